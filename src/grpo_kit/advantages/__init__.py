@@ -1,0 +1,25 @@
+"""Advantages: how much better than its baseline each row is."""
+
+from typing import Protocol, runtime_checkable
+
+from grpo_kit.advantages.group_mean import GroupMean
+from grpo_kit.advantages.leave_one_out import LeaveOneOut
+from grpo_kit.parts import Role
+from grpo_kit.shapes import GroupId, PerRow, PerToken
+
+
+@runtime_checkable
+class Advantage(Protocol):
+    """Rewards and groups in, advantages out; a NaN reward is a row that does not exist and gets 0.
+
+    An advantage with memory also has `init() -> State`, takes the keyword `state` and returns `(advantages, state)`.
+    """
+
+    def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow | PerToken:
+        """Give each row (or token) its advantage."""
+        ...
+
+
+ADVANTAGES = Role("advantages", Advantage, {"group_mean": GroupMean, "leave_one_out": LeaveOneOut})
+
+__all__ = ["ADVANTAGES", "Advantage", "GroupMean", "LeaveOneOut"]

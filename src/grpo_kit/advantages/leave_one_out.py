@@ -1,0 +1,29 @@
+"""The mean of the others as the baseline: RLOO."""
+
+import torch
+
+from grpo_kit.masked import group_is_flat, group_sum
+from grpo_kit.parts import part
+from grpo_kit.shapes import GroupId, PerRow
+
+
+@part("leave_one_out")
+class LeaveOneOut:
+    r"""Compare each reward with the mean of the others: $A_i = r_i - \frac{1}{n-1}\sum_{j \ne i} r_j$.
+
+    The unbiased baseline of RLOO (arXiv:2402.14740): it equals the group mean's advantage times $n/(n-1)$. A group
+    whose rewards are all equal gets exactly 0, so does a group of one. A missing reward (NaN) is left out of its
+    group and gets 0.
+
+    Example:
+        >>> LeaveOneOut()(torch.tensor([1.0, 0.0, 0.0]), torch.tensor([7, 7, 7]))
+        tensor([ 1.0000, -0.5000, -0.5000])
+    """
+
+    def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
+        """Advantages of the rows; see the class."""
+        known = ~rewards.isnan()
+        values = torch.where(known, rewards, 0)
+        others = (group_sum(known.to(values), groups) - 1).clamp(min=1)
+        advantages = values - (group_sum(values, groups) - values) / others
+        return torch.where(known & ~group_is_flat(rewards, groups, known), advantages, 0)

@@ -1,0 +1,285 @@
+"""The records that travel through the loop: prompts, rollouts, signals, rewards. All frozen; parts read them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+from einops import reduce
+from jaxtyping import Int
+from pydantic import Field
+from torch import Tensor
+
+from grpo_kit.parts import table
+from grpo_kit.shapes import GroupId, PerRow, PerToken, TokenIds, TokenMask
+
+StopReason = Literal["eos", "stop", "length", "error"]
+"""Why a completion ended: an end-of-sequence token, a stop string, the length limit, or a fault of the sampler."""
+
+
+@table
+class Sampling:
+    """The distribution a sampler draws from: tempered, then restricted, then renormalised.
+
+    Attributes:
+        temperature: divides the logits; 0 is greedy decoding.
+        top_p: nucleus mass kept, in (0, 1]; 1 keeps everything.
+        top_k: number of most likely tokens kept; 0 keeps everything.
+    """
+
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prompts:
+    """A batch of prompts: token ids, one group id each, and the data set's columns (the gold answer, ...)."""
+
+    ids: tuple[tuple[int, ...], ...]
+    groups: tuple[int, ...]
+    columns: Mapping[str, tuple[Any, ...]]
+
+    def __len__(self) -> int:
+        """Number of prompts."""
+        return len(self.ids)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Writer:
+    """Who wrote tokens: a policy at a version of its weights, under sampling parameters."""
+
+    policy: str
+    version: int
+    sampling: Sampling
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Behavior:
+    r"""The behavior policy of every token.
+
+    Attributes:
+        writers: the policies that wrote, each once.
+        writer: index into `writers`, a token.
+        logprobs: $\log \mu(o_t \mid s_t)$ in nats, of the distribution really sampled from (temperature, top-p and
+            top-k included).
+    """
+
+    writers: tuple[Writer, ...]
+    writer: Int[Tensor, "row token"]
+    logprobs: PerToken
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rollouts:
+    """Completions, one a row, right-padded to the longest.
+
+    Attributes:
+        prompts: token ids of each row's prompt.
+        tokens: token ids of the completions; anything beyond a row's length.
+        mask: True where a token was written (by length, never by id: a pad id may be a real token).
+        groups: the group (prompt) of each row.
+        stop_reasons: why each row ended.
+        texts: the completions as text, special tokens left out.
+        columns: the data set's columns, one value a row.
+        behavior: who wrote each token; None for rows nobody sampled (supervised data).
+    """
+
+    prompts: tuple[tuple[int, ...], ...]
+    tokens: TokenIds
+    mask: TokenMask
+    groups: GroupId
+    stop_reasons: tuple[StopReason, ...]
+    texts: tuple[str, ...]
+    columns: Mapping[str, tuple[Any, ...]]
+    behavior: Behavior | None
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.prompts)
+
+    @property
+    def lengths(self) -> Int[Tensor, " row"]:
+        """Completion tokens a row."""
+        return reduce(self.mask.long(), "row token -> row", "sum")
+
+    def written_by(self, policy: str) -> TokenMask:
+        """True for the tokens that a policy (at any version) wrote."""
+        if self.behavior is None:
+            return torch.zeros_like(self.mask)
+        wrote = torch.tensor([writer.policy == policy for writer in self.behavior.writers], device=self.mask.device)
+        return self.mask & wrote[self.behavior.writer]
+
+    def take(self, rows: Sequence[int]) -> "Rollouts":
+        """The given rows, in the given order, cut to the longest of them."""
+        index = torch.as_tensor(rows, dtype=torch.long, device=self.mask.device)
+        width = max(1, int(self.lengths[index].max())) if len(rows) else 1
+        behavior = self.behavior and replace(
+            self.behavior, writer=self.behavior.writer[index, :width], logprobs=self.behavior.logprobs[index, :width]
+        )
+        return Rollouts(
+            prompts=tuple(self.prompts[row] for row in rows),
+            tokens=self.tokens[index, :width],
+            mask=self.mask[index, :width],
+            groups=self.groups[index],
+            stop_reasons=tuple(self.stop_reasons[row] for row in rows),
+            texts=tuple(self.texts[row] for row in rows),
+            columns={name: tuple(values[row] for row in rows) for name, values in self.columns.items()},
+            behavior=behavior,
+        )
+
+
+def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
+    """Join rollouts row after row, padding all to the longest; writers that are equal become one."""
+    if len(parts) == 1:
+        return parts[0]
+    width = max(part.mask.shape[1] for part in parts)
+    behaviors = [part.behavior for part in parts]
+    known = [behavior for behavior in behaviors if behavior is not None]
+    assert len(known) in (0, len(parts)), "sampled rows and data rows cannot share one batch of rollouts yet"
+    return Rollouts(
+        prompts=tuple(prompt for part in parts for prompt in part.prompts),
+        tokens=torch.cat([widen(part.tokens, width) for part in parts]),
+        mask=torch.cat([widen(part.mask, width) for part in parts]),
+        groups=torch.cat([part.groups for part in parts]),
+        stop_reasons=tuple(reason for part in parts for reason in part.stop_reasons),
+        texts=tuple(text for part in parts for text in part.texts),
+        columns={name: tuple(v for part in parts for v in part.columns[name]) for name in parts[0].columns},
+        behavior=_join_behaviors(known, width) if known else None,
+    )
+
+
+def widen(values: Tensor, width: int) -> Tensor:
+    """Pad a batch of rows on the right with zeros (False for a mask) to a number of tokens."""
+    return torch.nn.functional.pad(values, (0, width - values.shape[1]))
+
+
+def _join_behaviors(behaviors: Sequence[Behavior], width: int) -> Behavior:
+    writers = tuple(dict.fromkeys(writer for behavior in behaviors for writer in behavior.writers))
+    renumbered = [
+        torch.tensor([writers.index(writer) for writer in behavior.writers])[behavior.writer.cpu()].to(behavior.writer)
+        for behavior in behaviors
+    ]
+    return Behavior(
+        writers=writers,
+        writer=torch.cat([widen(index, width) for index in renumbered]),
+        logprobs=torch.cat([widen(behavior.logprobs, width) for behavior in behaviors]),
+    )
+
+
+class SignalKey(NamedTuple):
+    """Whose signal: a policy, the version of its weights, and the view (which prompt the completion was scored under)."""
+
+    policy: str
+    version: int
+    view: str = "sampled"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scores:
+    """What one policy says of each completion token: its log-probability and, where asked for, its entropy, in nats."""
+
+    logprobs: PerToken
+    entropy: PerToken | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """Scores of a batch under several policies, taken once with the sampling-time weights and frozen."""
+
+    scores: Mapping[SignalKey, Scores]
+
+    def __getitem__(self, policy: str) -> Scores:
+        """The scores of a policy's newest version under the prompt the rows were sampled with."""
+        return self.of(policy)
+
+    def of(self, policy: str, view: str = "sampled") -> Scores:
+        """The scores of a policy's newest version under a view; a clear error when nobody asked for them."""
+        keys = [key for key in self.scores if key.policy == policy and key.view == view]
+        if not keys:
+            raise ValueError(
+                f"no signal of policy '{policy}' under view '{view}'. Scored: {sorted(map(tuple, self.scores))}. "
+                "A part must name every policy it reads in `reads`."
+            )
+        return self.scores[max(keys, key=lambda key: key.version)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Component:
+    """One named reward of a batch.
+
+    Attributes:
+        values: one number a row, or one a token (zero outside the mask); NaN is a missing reward: the row is left out
+            of its group's baseline and gets advantage 0.
+        statuses: one word a row, `ok` where the value can be trusted as it is; counted in the metrics.
+    """
+
+    values: PerRow | PerToken
+    statuses: tuple[str, ...]
+
+    def per_row(self) -> PerRow:
+        """The values as one number a row (per-token values summed)."""
+        return self.values if self.values.ndim == 1 else reduce(self.values, "row token -> row", "sum")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """The named components of a batch's rewards, never only their sum."""
+
+    components: Mapping[str, Component]
+
+    def total(self, weights: Mapping[str, float]) -> PerRow:
+        r"""The weighted sum $\sum_c w_c r_c$ a row; NaN where any weighted component is missing."""
+        return torch.stack([weight * self.components[name].per_row() for name, weight in weights.items()]).sum(0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experience:
+    """One sampled batch with everything that is fixed about it: rollouts, signals and rewards."""
+
+    rollouts: Rollouts
+    signals: Signals
+    rewards: Rewards
+
+    def take(self, rows: Sequence[int]) -> "Experience":
+        """The given rows, in the given order, cut to the longest of them."""
+        rollouts = self.rollouts.take(rows)
+        width, index = rollouts.mask.shape[1], list(rows)
+
+        def cut(values: PerToken | PerRow) -> PerToken | PerRow:
+            return values[index] if values.ndim == 1 else values[index, :width]
+
+        scores = {
+            key: Scores(logprobs=cut(score.logprobs), entropy=None if score.entropy is None else cut(score.entropy))
+            for key, score in self.signals.scores.items()
+        }
+        components = {
+            name: Component(values=cut(part.values), statuses=tuple(part.statuses[row] for row in rows))
+            for name, part in self.rewards.components.items()
+        }
+        return Experience(rollouts=rollouts, signals=Signals(scores), rewards=Rewards(components))
+
+
+def join(parts: Sequence[Experience]) -> Experience:
+    """Join experiences of the same policies and rewards, row after row."""
+    if len(parts) == 1:
+        return parts[0]
+    rollouts = concatenate([part.rollouts for part in parts])
+    width = rollouts.mask.shape[1]
+
+    def stack(values: Sequence[Tensor]) -> Tensor:
+        return torch.cat([v if v.ndim == 1 else widen(v, width) for v in values])
+
+    scores: dict[SignalKey, Scores] = {}
+    for key, first in parts[0].signals.scores.items():
+        own = [part.signals.scores[key] for part in parts]
+        entropies = None if first.entropy is None else stack([s.entropy for s in own if s.entropy is not None])
+        scores[key] = Scores(logprobs=stack([score.logprobs for score in own]), entropy=entropies)
+    components = {
+        name: Component(
+            values=stack([part.rewards.components[name].values for part in parts]),
+            statuses=tuple(status for part in parts for status in part.rewards.components[name].statuses),
+        )
+        for name in parts[0].rewards.components
+    }
+    return Experience(rollouts=rollouts, signals=Signals(scores), rewards=Rewards(components))

@@ -1,0 +1,167 @@
+"""What no part can see alone: mistakes between the parts of a recipe, and between a recipe and the world."""
+
+from collections.abc import Iterator, Mapping
+
+from transformers import PreTrainedTokenizerBase
+
+from grpo_kit.advantages import GroupMean, LeaveOneOut
+from grpo_kit.learner import Learner
+from grpo_kit.parts import did_you_mean
+from grpo_kit.recipe import Recipe
+from grpo_kit.rewards import OnPolicyKD, Python
+from grpo_kit.rewards.python import resolve
+from grpo_kit.terms import DivergenceTerm, PolicyGradient
+
+
+def cross_checks(recipe: Recipe, *, allow_code: bool = False, removed: Mapping[str, object] | None = None) -> list[str]:
+    """Every mistake that can be seen without loading anything, a line each.
+
+    `removed` are the places of a faulty recipe that had to be taken out to read the rest. A name that nobody defines
+    is reported all the same; what may only be idle because a whole table is gone is not.
+    """
+    removed = removed or {}
+    found = [*_undefined(recipe, removed), *_code(recipe, allow_code)]
+    if not any(isinstance(value, dict) for value in removed.values()):
+        found += [*_policies(recipe), *_rewards(recipe), *_sampling(recipe)]
+        for name, learner in recipe.learners.items():
+            found += [f"learners.{name}.{mistake}" for mistake in _learner(recipe, name, learner)]
+    return found
+
+
+def _undefined(recipe: Recipe, removed: Mapping[str, object]) -> Iterator[str]:
+    """Names of policies and rewards that nothing defines."""
+    for name in recipe.learners:
+        if name not in recipe.policies and f"policies.{name}" not in removed:
+            yield f"learners.{name}: {_unknown('policy', name, recipe.policies)} A learner is named for the policy it trains."
+    for place, policies in recipe.readers().items():
+        for policy in dict.fromkeys(policies):
+            trained_here = place.startswith("learners.") and policy in recipe.learners
+            if policy not in recipe.policies and not trained_here and f"policies.{policy}" not in removed:
+                yield f"{place}: {_unknown('policy', policy, recipe.policies)}"
+    for place, weights in _reward_weights(recipe).items():
+        for name in weights:
+            if name not in recipe.rewards and f"rewards.{name}" not in removed:
+                yield f"{place}: {_unknown('reward', name, recipe.rewards)}"
+
+
+def _reward_weights(recipe: Recipe) -> dict[str, Mapping[str, float]]:
+    used = {f"learners.{name}.rewards": learner.rewards for name, learner in recipe.learners.items()}
+    if recipe.selection is not None:
+        used["selection.rewards"] = recipe.selection.rewards
+    if recipe.evaluation is not None:
+        used["evaluation.reward"] = {recipe.evaluation.reward: 1.0}
+    return used
+
+
+def _policies(recipe: Recipe) -> Iterator[str]:
+    if not recipe.learners:
+        yield "learners: there is none, so nothing would be trained. Add a table [learners.NAME], NAME a policy."
+    for name in recipe.learners:
+        if name in recipe.policies and recipe.policies[name].follows is not None:
+            yield f"learners.{name}: policy '{name}' is a follower and cannot learn. Give it a model of its own."
+    for name, spec in recipe.policies.items():
+        if spec.follows is not None and spec.follows not in recipe.learners:
+            yield f"policies.{name}.follows: '{spec.follows}' is not a live policy. Live: {_names(recipe.learners)}."
+    read = {policy for policies in recipe.readers().values() for policy in policies}
+    for name in recipe.policies:
+        if name not in read | set(recipe.learners):
+            yield f"policies.{name}: no sampler, reward or learner uses it. Remove it, or use it."
+
+
+def _rewards(recipe: Recipe) -> Iterator[str]:
+    used = _reward_weights(recipe).values()
+    for name, reward in recipe.rewards.items():
+        if not any(name in weights for weights in used):
+            yield f"rewards.{name}: no learner, selection or evaluation uses it. Remove it, or give it a weight."
+        if isinstance(reward, OnPolicyKD):
+            writer = getattr(recipe.sampler, "policy", reward.student)
+            if reward.teacher == reward.student:
+                yield f"rewards.{name}: teacher and student are the same policy, so the reward is always 0."
+            elif reward.student != writer:
+                yield (
+                    f"rewards.{name}.student: '{reward.student}' writes no token ('{writer}' samples), so the reward "
+                    f"is always 0. Use '{writer}'."
+                )
+
+
+def _code(recipe: Recipe, allow_code: bool) -> Iterator[str]:
+    """Functions named in the recipe: only with permission, and they must exist."""
+    for name, reward in recipe.rewards.items():
+        if not isinstance(reward, Python) or not isinstance(reward.function, str):
+            continue
+        if not allow_code:
+            yield (
+                f"rewards.{name}.function: '{reward.function}' is code to run; allow it with --allow-code if you trust "
+                "this recipe."
+            )
+            continue
+        try:
+            resolve(reward.function)
+        except ValueError as error:
+            yield f"rewards.{name}.function: {error}."
+
+
+def _sampling(recipe: Recipe) -> Iterator[str]:
+    samples = getattr(recipe.sampler, "samples", None)
+    if getattr(recipe.sampler, "temperature", 1.0) == 0:
+        yield "sampler.temperature: 0 is greedy: a group's rows would all be the same. Use a value above 0."
+    keep = getattr(recipe.selection.rule, "keep", None) if recipe.selection else None
+    if samples is not None and keep is not None and keep >= samples:
+        yield (
+            f"selection.rule: keeps {keep} of {samples} samples a prompt, so it would drop nothing. "
+            "Raise sampler.samples, lower what it keeps, or remove [selection]."
+        )
+
+
+def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[str]:
+    gradients = {key: term for key, term in learner.terms.items() if isinstance(term, PolicyGradient)}
+    samples = getattr(recipe.sampler, "samples", 2)
+    rows = samples * recipe.prompts_per_step
+    keep = getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
+    for key, term in gradients.items():
+        if isinstance(term.advantage, GroupMean | LeaveOneOut) and samples < 2:
+            yield (
+                f"terms.{key}.advantage: compares the rows of a group, and sampler.samples = {samples} gives groups of "
+                "one: every advantage would be 0. Set sampler.samples to 2 or more."
+            )
+        elif isinstance(term.advantage, GroupMean | LeaveOneOut) and term.baseline == "selected" and keep < 2:
+            yield f"terms.{key}.advantage: the selection keeps {keep} row a group, so every advantage would be 0. Keep 2."
+        if term.baseline == "sampled" and recipe.selection is None:
+            yield f"terms.{key}.baseline: 'sampled' is the same as 'selected' without a [selection]. Remove it."
+    if gradients and not learner.rewards:
+        yield "rewards: a policy gradient needs rewards. Give weights, for example rewards = { correctness = 1.0 }."
+    if learner.rewards and all(
+        isinstance(term, DivergenceTerm) or term.needs_entropy for term in learner.terms.values()
+    ):
+        yield "rewards: no term of this learner reads rewards. Remove them, or add a policy_gradient term."
+    once = learner.epochs == learner.mini_batches == 1
+    for key, term in learner.terms.items():
+        if isinstance(term, DivergenceTerm) and term.to == name and once:
+            yield f"terms.{key}.to: a divergence to itself has gradient 0 at the only update of a batch. Name another policy."
+    if learner.mini_batches > rows:
+        yield f"mini_batches: {learner.mini_batches} of {rows} rows a step; use at most one a row."
+
+
+def shared_vocabulary(tokenizers: Mapping[str, PreTrainedTokenizerBase]) -> list[str]:
+    """Policies that share rollouts must mean the same by each id; a mistake for each that differs from the first."""
+    found: list[str] = []
+    names = list(tokenizers)
+    for name in names[1:]:
+        first, own = tokenizers[names[0]].get_vocab(), tokenizers[name].get_vocab()
+        differing = sorted(token for token in first.keys() | own.keys() if first.get(token) != own.get(token))
+        if differing:
+            example = differing[0]
+            found.append(
+                f"policies.{name}: its tokenizer differs from that of '{names[0]}' in {len(differing)} of "
+                f"{len(first.keys() | own.keys())} tokens (for example {example!r}: id {first.get(example)} against "
+                f"{own.get(example)}). Policies that share rollouts need the same tokenizer."
+            )
+    return found
+
+
+def _unknown(what: str, name: str, known: Mapping[str, object]) -> str:
+    return f"there is no {what} '{name}'.{did_you_mean(name, known)} Known: {_names(known)}."
+
+
+def _names(table: Mapping[str, object]) -> str:
+    return ", ".join(table) or "none"

@@ -1,0 +1,76 @@
+"""The command line: `grpo-kit run RECIPE`, `grpo-kit check RECIPE`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a shipped one.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="a.b=c", help="Put one value over the recipe's; may be repeated.")
+]
+AllowCode = Annotated[
+    bool, typer.Option("--allow-code", help="Let the recipe name Python functions (module:function).")
+]
+
+
+@app.callback()
+def main() -> None:
+    """Post-train language models: one recipe file, one loop, any number of policies."""
+
+
+@app.command()
+def run(
+    recipe: RecipeName,
+    set_: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder to create; runs/<recipe>-<time> by default.")] = None,
+    allow_code: AllowCode = False,
+) -> None:
+    """Train what the recipe describes and leave a run folder behind."""
+    # Imported here so that `grpo-kit --help` does not wait for torch.
+    from grpo_kit.config import find_recipe, read_recipe
+    from grpo_kit.run.session import start
+
+    console = _quiet_console()
+    try:
+        described = read_recipe(recipe, settings=set_ or [], allow_code=allow_code)
+        session = start(described, find_recipe(recipe).read_text(encoding="utf-8"), out=out, console=console)
+        raise typer.Exit(session.run())
+    except ValueError as error:
+        _fail(error)
+
+
+@app.command()
+def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = False) -> None:
+    """Read the recipe, its tokenizers and its data, and list every mistake at once."""
+    from grpo_kit.config import read_recipe
+    from grpo_kit.run.session import describe
+    from grpo_kit.run.setup import load_inputs
+
+    console = _quiet_console()
+    try:
+        described = read_recipe(recipe, settings=set_ or [], allow_code=allow_code)
+        for line in describe(load_inputs(described)):
+            console.print(line, highlight=False, soft_wrap=True)
+        console.print(f"{recipe}: no mistakes", highlight=False, soft_wrap=True)
+    except ValueError as error:
+        _fail(error)
+
+
+def _quiet_console() -> Console:
+    """The console of a command; the libraries' own progress bars and notices are off."""
+    import datasets
+    import transformers
+
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    return Console()
+
+
+def _fail(error: Exception) -> None:
+    typer.echo(str(error), err=True)
+    raise typer.Exit(1)

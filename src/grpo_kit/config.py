@@ -1,0 +1,172 @@
+"""Reading a recipe file: TOML to the typed tree, every mistake on a line of its own with its dotted path."""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from grpo_kit.checks import cross_checks
+from grpo_kit.parts import did_you_mean
+from grpo_kit.recipe import Recipe
+
+Loc = tuple[int | str, ...]
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be run; `mistakes` has a line for each thing to mend."""
+
+    def __init__(self, mistakes: Sequence[str], source: str = "recipe") -> None:
+        """Collect the mistakes found in a source."""
+        self.mistakes = tuple(dict.fromkeys(mistakes))
+        count = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
+        super().__init__(f"{source}: {count}\n" + "\n".join(f"  {mistake}" for mistake in self.mistakes))
+
+
+def find_recipe(name: str) -> Path:
+    """The recipe file of that name: in the working folder, else shipped with the package as `recipes/NAME.toml`."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = Path(str(files("grpo_kit"))) / "recipes"
+    if path.parent in (Path("."), Path("recipes")) and (shipped / path.name).with_suffix(".toml").is_file():
+        return (shipped / path.name).with_suffix(".toml")
+    known = sorted(file.stem for file in shipped.glob("*.toml"))
+    raise RecipeError(
+        [f"no such file. {did_you_mean(path.stem, known)} Shipped: {', '.join(known)}.".replace("  ", " ")], name
+    )
+
+
+def read_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = False) -> Recipe:
+    """Read a recipe file with `a.b=c` settings put over it; RecipeError lists all mistakes at once."""
+    path = find_recipe(name)
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError([f"not TOML: {error}"], name) from error
+    mistakes = [mistake for setting in settings if (mistake := _apply(raw, setting))]
+    recipe, found, removed = parse_recipe(raw)
+    mistakes += found
+    if recipe is not None:
+        mistakes += cross_checks(recipe, allow_code=allow_code, removed=removed)
+    if mistakes or recipe is None:
+        raise RecipeError(mistakes, name)
+    return recipe
+
+
+def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict[str, Any]]:
+    """The recipe a table describes, its mistakes, and the places that had to be taken out to read the rest.
+
+    With mistakes the recipe is the table without the faulty keys, so that mistakes between parts can be found in the
+    same go; None when too little is left.
+    """
+    mistakes: list[str] = []
+    removed: dict[str, Any] = {}
+    table = json.loads(json.dumps(raw, default=str))
+    for _ in range(100):
+        try:
+            return TypeAdapter(Recipe).validate_json(json.dumps(table)), mistakes, removed
+        except ValidationError as error:
+            flat = list(_flatten(error.errors(include_url=False), (), Recipe))
+            # A key taken out in an earlier round is reported already; that it is now missing is our doing.
+            mistakes += [line for loc, line in flat if _dotted(loc) not in removed and line not in mistakes]
+            gone = dict(place for loc, _ in flat if (place := _remove(table, loc)))
+            if not gone:
+                return None, mistakes, removed
+            removed |= gone
+    return None, mistakes, removed
+
+
+def _apply(raw: dict[str, Any], setting: str) -> str | None:
+    """Put one `a.b=c` over the table; the value is TOML, or a bare word taken as text. Returns a mistake or None."""
+    path, equals, text = setting.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        return f"--set {setting}: write it as a.b=c"
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    table = raw
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            return f"--set {setting}: '{key}' is a value, not a table"
+    table[keys[-1]] = value
+    return None
+
+
+def _flatten(errors: Sequence[Any], prefix: Loc, root: type) -> Iterator[tuple[Loc, str]]:
+    for error in errors:
+        loc: Loc = prefix + tuple(error["loc"])
+        if error["type"] == "nested":
+            yield from _flatten(error["ctx"]["errors"], loc, error["ctx"]["part"])
+            continue
+        yield loc, f"{_dotted(loc)}: {_message(error, _class_at(root, tuple(error['loc'])[:-1]))}"
+
+
+def _message(error: Any, owner: type | None) -> str:
+    kind, given, ctx = error["type"], error.get("input"), error.get("ctx", {})
+    key = str(error["loc"][-1]) if error["loc"] else ""
+    if kind == "unexpected_keyword_argument":
+        known = sorted(get_type_hints(owner)) if owner else []
+        return f"unknown key '{key}'.{did_you_mean(key, known)} Known: {', '.join(known)}."
+    if kind in ("missing", "missing_argument"):
+        return "missing; it has no default."
+    if kind == "literal_error":
+        choices = [choice.strip(" '") for choice in ctx["expected"].replace(" or ", ",").split(",")]
+        return f"unknown choice {given!r}.{did_you_mean(str(given), choices)} Known: {', '.join(choices)}."
+    if kind == "value_error":
+        return f"{ctx['error']}."
+    if kind in ("kind", "part"):
+        return error["msg"]
+    return f"{error['msg'].replace('Input should be', 'should be')}, got {given!r} ({type(given).__name__})."
+
+
+def _class_at(root: type, loc: Loc) -> type | None:
+    """The table class that stands at a place below `root`, following fields, mappings and optional values."""
+    here: Any = root
+    for key in loc:
+        here = _plain(here)
+        if is_dataclass(here):
+            here = get_type_hints(here, include_extras=True).get(str(key))
+        elif get_origin(here) is not None and get_args(here):
+            here = get_args(here)[-1]
+    here = _plain(here)
+    return here if is_dataclass(here) and isinstance(here, type) else None
+
+
+def _plain(annotation: Any) -> Any:
+    """An annotation without Annotated and without `| None`."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    options = [option for option in get_args(annotation) if option is not type(None)]
+    if type(None) in get_args(annotation) and len(options) == 1:
+        return _plain(options[0])
+    return annotation
+
+
+def _dotted(loc: Loc) -> str:
+    return ".".join(str(key) for key in loc) or "recipe"
+
+
+PLACEHOLDERS = {"name": "recipe", "steps": 1, "prompts_per_step": 1, "data": {"kind": "arithmetic"}}
+"""What stands in for a required key with a mistake, so that the rest of the recipe can still be checked."""
+
+
+def _remove(table: Any, loc: Loc) -> tuple[str, Any] | None:
+    """Take the innermost key that is there out of the table; its place and value, or None when there is none."""
+    if len(loc) == 1 and loc[0] in PLACEHOLDERS and table.get(loc[0]) != PLACEHOLDERS[str(loc[0])]:
+        value, table[loc[0]] = table.get(loc[0]), PLACEHOLDERS[str(loc[0])]
+        return str(loc[0]), value
+    for end in range(len(loc), 0, -1):
+        here = table
+        for key in loc[: end - 1]:
+            here = here.get(key) if isinstance(here, dict) else None
+        if isinstance(here, dict) and loc[end - 1] in here:
+            return _dotted(loc[:end]), here.pop(loc[end - 1])
+    return None

@@ -1,0 +1,23 @@
+"""What parts remember from one batch to the next, kept outside the parts and carried by the loop."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Memory:
+    """The states of parts with memory, keyed by where the part stands in the recipe.
+
+    A part with memory has `init() -> State` and takes a keyword `state`, returning `(value, state)`. One without is
+    called as it is. States are plain data, so that a checkpoint can hold them.
+    """
+
+    states: dict[str, Any] = field(default_factory=dict)
+
+    def call(self, place: str, part: Any, *inputs: Any) -> Any:
+        """Call a part, handing it its state when it has one and keeping the new one."""
+        if not hasattr(part, "init"):
+            return part(*inputs)
+        state = self.states[place] if place in self.states else part.init()
+        value, self.states[place] = part(*inputs, state=state)
+        return value

@@ -1,0 +1,115 @@
+"""Find and load the models a recipe names: the tiny pair, a local folder, a hub name, a GGUF file."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from grpo_kit.parts import table
+from grpo_kit.policies.policy import Policy
+from grpo_kit.policies.tiny import tiny_path
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+
+
+@table
+class PolicySpec:
+    """One policy of a recipe: where its weights come from and how it computes.
+
+    A policy is *live* when a learner of the same name trains it, a *follower* when it `follows` a live one, and
+    *frozen* otherwise.
+
+    Attributes:
+        model: `tiny:small`, `tiny:large`, a local folder, or a name on the Hugging Face hub; left out for a follower,
+            which starts as a copy of the policy it follows.
+        follows: the live policy whose weights it follows.
+        decay: of a follower: how much of its own weights it keeps at an update, in [0, 1); 0 is a hard copy.
+        every: of a follower: steps of the loop between its updates.
+        gguf_file: name of a GGUF file inside the model's folder, which is then dequantised.
+        device: where it computes, `cpu`, `cuda`, `cuda:1`, ...; `auto` takes a GPU where there is one.
+        dtype: precision it computes in; a live policy keeps its weights in float32 all the same (or float64).
+        attention: attention implementation, as transformers names it (`sdpa`, `eager`, `flash_attention_2`, ...).
+        micro_batch_tokens: largest number of padded tokens in one forward pass; lower it when memory runs out.
+        trust_remote_code: run code that comes with the model.
+    """
+
+    model: str | None = None
+    follows: str | None = None
+    decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    every: Annotated[int, Field(ge=1)] = 1
+    gguf_file: str | None = None
+    device: str = "auto"
+    dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
+    attention: str | None = None
+    micro_batch_tokens: Annotated[int, Field(ge=1)] = 16384
+    trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> "PolicySpec":
+        if (self.model is None) == (self.follows is None):
+            raise ValueError(
+                "give either model (its own weights) or follows (those of a live policy), not both or none"
+            )
+        if self.follows is None and (self.decay != 0 or self.every != 1):
+            raise ValueError("decay and every belong to a follower; give follows or leave them out")
+        return self
+
+
+def model_folder(model: str) -> str:
+    """The folder or hub name behind a recipe's `model`."""
+    return str(tiny_path(model.removeprefix("tiny:"))) if model.startswith("tiny:") else model
+
+
+def load_tokenizer(spec: PolicySpec) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a policy with its own model; ValueError when there is none to be had."""
+    assert spec.model is not None
+    settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
+    try:
+        return AutoTokenizer.from_pretrained(
+            model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
+        )
+    except (OSError, ValueError) as error:
+        raise ValueError(_unloadable(spec.model, error)) from error
+
+
+def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
+    """Load a policy with its own model; ValueError when its weights are not to be had.
+
+    A live policy keeps float32 weights and computes in `dtype` under autocast, since an AdamW step of a usual size is
+    lost in the rounding of bfloat16.
+    """
+    assert spec.model is not None
+    tokenizer = load_tokenizer(spec)
+    dtype = DTYPES[spec.dtype]
+    stored = torch.float32 if live and dtype in (torch.bfloat16, torch.float16) else dtype
+    settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
+    if spec.attention is not None:
+        settings["attn_implementation"] = spec.attention
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            model_folder(spec.model), dtype=stored, trust_remote_code=spec.trust_remote_code, **settings
+        )
+    except (OSError, ValueError, ImportError) as error:
+        raise ValueError(_unloadable(spec.model, error)) from error
+    if spec.gguf_file and hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config  # the weights are dequantised; saved with it they would not load
+    device = spec.device if spec.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device).eval().requires_grad_(live)  # pyright: ignore[reportArgumentType]
+    return Policy(
+        name=name,
+        model=model,
+        tokenizer=tokenizer,
+        vocabulary=model.get_output_embeddings().weight.shape[0],
+        micro_batch_tokens=spec.micro_batch_tokens,
+        autocast=dtype if dtype != stored else None,
+    )
+
+
+def _unloadable(model: str, error: Exception) -> str:
+    first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    kind = "local folder" if Path(model).exists() else "neither a local folder nor a model the hub gave us"
+    return (
+        f"model '{model}' ({kind}) cannot be loaded: {first_line}. Give tiny:small, tiny:large, a folder or a hub name"
+    )

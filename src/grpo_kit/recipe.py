@@ -1,0 +1,98 @@
+"""What a recipe is: policies + data + sampler + rewards + selection + learners + schedule. No algorithm has a name here."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from grpo_kit.data import DATA, Data
+from grpo_kit.learner import Learner
+from grpo_kit.parts import table
+from grpo_kit.policies import PolicySpec
+from grpo_kit.rewards import REWARDS, Reward
+from grpo_kit.samplers import SAMPLERS, Sampler
+from grpo_kit.selections import SELECTIONS, Selection
+
+
+@table
+class SelectionSpec:
+    """Which rows of each group are trained on, by all learners alike.
+
+    Attributes:
+        rule: how rows are chosen.
+        rewards: weights of the reward components whose sum the rule looks at. Choosing by a sum with the distillation
+            reward chooses by the large model's importance weight and biases its update.
+    """
+
+    rule: Annotated[Selection, SELECTIONS]
+    rewards: Annotated[Mapping[str, float], Field(min_length=1)]
+
+
+@table
+class EvaluationSpec:
+    """How every live policy is tested on questions it is not trained on.
+
+    Attributes:
+        data: the questions.
+        reward: name of the reward component whose value 1 means correct.
+        questions: how many of them, the first of the data.
+        samples: completions a question at temperature 1; accuracy is their mean, pass@k with k = `samples` the share
+            of questions with a correct one.
+        every: steps between evaluations; always before the first step and after the last, too.
+        max_new_tokens: longest completion; the sampler's by default.
+    """
+
+    data: Annotated[Data, DATA]
+    reward: str
+    questions: Annotated[int, Field(ge=1)] = 256
+    samples: Annotated[int, Field(ge=1)] = 8
+    every: Annotated[int, Field(ge=1)] = 50
+    max_new_tokens: Annotated[int, Field(ge=1)] | None = None
+
+
+@table
+class Recipe:
+    """A whole run.
+
+    Attributes:
+        name: of the run folder.
+        steps: passes through the loop: sample, score, reward, update every learner.
+        seed: decides the prompts' order, the samples, the mini-batches.
+        prompts_per_step: prompts sampled a step.
+        max_prompt_tokens: longer prompts are counted, named and skipped.
+        policies: the language models, by name.
+        data: the prompts to train on.
+        sampler: who writes completions, and how.
+        rewards: reward components by name; learners, selection and evaluation refer to them.
+        selection: which rows are trained on; all without it.
+        learners: how policies learn, each under the name of the policy it trains.
+        evaluation: how live policies are tested.
+        log_samples: completions a step kept in `samples.jsonl` with their per-token signals.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
+    steps: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)] = 0
+    prompts_per_step: Annotated[int, Field(ge=1)]
+    max_prompt_tokens: Annotated[int, Field(ge=1)] = 1024
+    log_samples: Annotated[int, Field(ge=0)] = 8
+    policies: Annotated[Mapping[str, PolicySpec], Field(min_length=1)]
+    data: Annotated[Data, DATA]
+    sampler: Annotated[Sampler, SAMPLERS]
+    rewards: Mapping[str, Annotated[Reward, REWARDS]] = Field(default_factory=dict)
+    selection: SelectionSpec | None = None
+    learners: Mapping[str, Learner] = Field(default_factory=dict)
+    evaluation: EvaluationSpec | None = None
+
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """Everything that reads a policy, by its place in the recipe: the sampler, rewards and terms."""
+        found = {"sampler": tuple(getattr(self.sampler, "reads", ()))}
+        found |= {f"rewards.{name}": tuple(getattr(reward, "reads", ())) for name, reward in self.rewards.items()}
+        for name, learner in self.learners.items():
+            found |= {f"learners.{name}.terms.{key}": tuple(term.reads(name)) for key, term in learner.terms.items()}
+        return found
+
+    def scored(self) -> tuple[str, ...]:
+        """The policies whose signals some part takes, in the order of the recipe."""
+        wanted = {policy for place, read in self.readers().items() if place != "sampler" for policy in read}
+        return tuple(name for name in self.policies if name in wanted)

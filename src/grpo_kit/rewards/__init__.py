@@ -1,0 +1,31 @@
+"""Rewards: named components that say how good a completion is."""
+
+from typing import Protocol, runtime_checkable
+
+from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.parts import Role
+from grpo_kit.rewards.correctness import Correctness
+from grpo_kit.rewards.format import Format
+from grpo_kit.rewards.on_policy_kd import OnPolicyKD
+from grpo_kit.rewards.python import Python
+
+
+@runtime_checkable
+class Reward(Protocol):
+    """Rollouts and frozen signals in, a component out: a value a row (or token) and a status a row.
+
+    A reward that reads signals names the policies it needs in `reads`.
+    """
+
+    def __call__(self, rollouts: Rollouts, signals: Signals) -> Component:
+        """Judge each row."""
+        ...
+
+
+REWARDS = Role(
+    "rewards",
+    Reward,
+    {"correctness": Correctness, "format": Format, "on_policy_kd": OnPolicyKD, "python": Python},
+)
+
+__all__ = ["REWARDS", "Correctness", "Format", "OnPolicyKD", "Python", "Reward"]

@@ -1,0 +1,1 @@
+"""A run from recipe to folder: set-up, evaluation, files, picture."""

@@ -1,0 +1,104 @@
+"""The run folder: what a run leaves behind."""
+
+import json
+import math
+import platform
+from collections.abc import Mapping
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from grpo_kit.loop import Report
+from grpo_kit.parts import as_table
+from grpo_kit.policies import Policy
+from grpo_kit.recipe import Recipe
+
+PACKAGES = ("grpo_kit", "torch", "transformers", "tokenizers", "datasets", "math-verify", "pydantic")
+
+
+class RunFolder:
+    """A new folder with the recipe as given and as read, versions, metrics, samples, and the trained policies."""
+
+    def __init__(self, recipe: Recipe, source: str, out: Path | None) -> None:
+        """Create the folder; ValueError when `out` exists."""
+        self.path = out or _free(Path("runs"), f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}")
+        try:
+            self.path.mkdir(parents=True)
+        except FileExistsError:
+            raise ValueError(f"--out {self.path} exists already; nothing was written. Give a new folder.") from None
+        (self.path / "recipe.toml").write_text(source, encoding="utf-8")
+        (self.path / "recipe.resolved.toml").write_text(tomli_w.dumps(as_table(recipe)), encoding="utf-8")
+        (self.path / "versions.json").write_text(json.dumps(_versions(), indent=2) + "\n", encoding="utf-8")
+
+    def metrics(self, values: Mapping[str, float]) -> None:
+        """Append one step to `metrics.jsonl`; a number that is not there (NaN) is null."""
+        known = {key: None if math.isnan(value) else value for key, value in values.items()}
+        self._append("metrics.jsonl", known)
+
+    def samples(self, report: Report, count: int) -> None:
+        """Append the first `count` completions of a step to `samples.jsonl`, with rewards and per-token signals."""
+        rollouts, rewards = report.experience.rollouts, report.experience.rewards
+        for row in range(min(count, len(rollouts))):
+            length = int(rollouts.lengths[row])
+            behavior = rollouts.behavior
+            self._append(
+                "samples.jsonl",
+                {
+                    "step": report.step,
+                    "group": int(rollouts.groups[row]),
+                    "kept": bool(report.kept[row]),
+                    "completion": rollouts.texts[row],
+                    "stop_reason": rollouts.stop_reasons[row],
+                    "columns": {name: values[row] for name, values in rollouts.columns.items()},
+                    "rewards": {n: _plain(part.per_row()[row]) for n, part in rewards.components.items()},
+                    "statuses": {name: part.statuses[row] for name, part in rewards.components.items()},
+                    "tokens": rollouts.tokens[row, :length].tolist(),
+                    "behavior": _rounded(behavior.logprobs[row, :length]) if behavior else None,
+                    "logprobs": {
+                        key.policy: _rounded(scores.logprobs[row, :length])
+                        for key, scores in report.experience.signals.scores.items()
+                    },
+                },
+            )
+
+    def policies(self, policies: Mapping[str, Policy], names: tuple[str, ...]) -> None:
+        """Write the final weights of the named policies under `policies/`."""
+        for name in names:
+            policies[name].save(self.path / "policies" / name)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All lines of `metrics.jsonl` so far."""
+        file = self.path / "metrics.jsonl"
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+    def _append(self, name: str, line: Mapping[str, Any]) -> None:
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, default=str) + "\n")
+
+
+def _free(parent: Path, name: str) -> Path:
+    """The folder of that name, or with a number behind where it exists: two runs may start in one second."""
+    candidates = [parent / name, *(parent / f"{name}-{number}" for number in range(2, 1000))]
+    return next(path for path in candidates if not path.exists())
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _plain(value: Any) -> float | None:
+    number = float(value)
+    return None if math.isnan(number) else number
+
+
+def _rounded(values: Any) -> list[float]:
+    return [round(float(value), 5) for value in values]

@@ -1,0 +1,179 @@
+"""One run from start to end: the caller's side of the loop, with evaluation, files and progress between reports."""
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from grpo_kit.loop import Report, train
+from grpo_kit.objective import NonFiniteError
+from grpo_kit.policies import Policy
+from grpo_kit.recipe import Recipe
+from grpo_kit.run.curves import draw_curves
+from grpo_kit.run.evaluation import evaluate
+from grpo_kit.run.folder import RunFolder
+from grpo_kit.run.setup import Inputs, load_inputs, load_policies, prompt_stream
+
+INTERRUPTED = 130
+"""Exit code of a run that Ctrl-C ended."""
+
+
+@dataclass(slots=True)
+class Interrupt:
+    """Whether Ctrl-C was pressed: the first asks for the end after this step, the second ends at once."""
+
+    asked: bool = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        """Handle the signal."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@dataclass(slots=True)
+class Session:
+    """A run at work."""
+
+    recipe: Recipe
+    inputs: Inputs
+    policies: Mapping[str, Policy]
+    folder: RunFolder
+    console: Console
+    interrupt: Interrupt = field(default_factory=Interrupt)
+
+    def run(self) -> int:
+        """Train to the end, or to Ctrl-C or a number that is not finite; write what there is; the exit code."""
+        code = 0
+        with _handling(self.interrupt), self._progress() as progress:
+            task = progress.add_task("", total=self.recipe.steps, now="starting")
+            try:
+                self._evaluate({"step": 0.0})
+                for report in train(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs)):
+                    self._after(report)
+                    progress.update(task, completed=report.step, now=self._line(report))
+                    if not self.console.is_terminal and self._is_milestone(report.step):
+                        self.console.print(
+                            f"step {report.step}/{self.recipe.steps}  {self._line(report)}", highlight=False
+                        )
+                    if self.interrupt.asked:
+                        code = INTERRUPTED
+                        break
+            except KeyboardInterrupt:
+                code = INTERRUPTED
+            except NonFiniteError as error:
+                self.console.print(f"[red]stopped:[/] {error}", highlight=False)
+                code = 1
+        self._close(code)
+        return code
+
+    def _after(self, report: Report) -> None:
+        self.folder.samples(report, self.recipe.log_samples)
+        settings = self.recipe.evaluation
+        last = report.step == self.recipe.steps or self.interrupt.asked
+        if settings is not None and (last or report.step % settings.every == 0):
+            self._evaluate(report.metrics)
+        else:
+            self.folder.metrics(report.metrics)
+
+    def _evaluate(self, metrics: Mapping[str, float]) -> None:
+        """Write metrics together with an evaluation of the present weights, where the recipe has one."""
+        if self.inputs.questions is None:
+            if metrics["step"]:
+                self.folder.metrics(metrics)
+            return
+        self.folder.metrics({**metrics, **evaluate(self.recipe, self.policies, self.inputs.questions)})
+
+    def _line(self, report: Report) -> str:
+        parts = [
+            f"{name} reward {report.metrics[f'reward/{name}/total']:.3f}"
+            for name in self.recipe.learners
+            if f"reward/{name}/total" in report.metrics
+        ]
+        evaluated = [line for line in self.folder.read_metrics() if any(key.startswith("eval/") for key in line)]
+        if evaluated:
+            parts += [f"{name} accuracy {evaluated[-1][f'eval/{name}/accuracy']:.3f}" for name in self.recipe.learners]
+        return "  ".join([*parts, f"{report.metrics['sampler/tokens_per_second']:.0f} tokens/s"])
+
+    def _is_milestone(self, step: int) -> bool:
+        return step % max(1, self.recipe.steps // 10) == 0 or step == self.recipe.steps
+
+    def _progress(self) -> Progress:
+        columns = [
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[now]}"),
+            TimeRemainingColumn(),
+        ]
+        return Progress(*columns, console=self.console, transient=True)
+
+    def _close(self, code: int) -> None:
+        metrics = self.folder.read_metrics()
+        self.folder.policies(self.policies, tuple(self.recipe.learners))
+        draw_curves(metrics, self.folder.path / "curves.png")
+        evaluated = [line for line in metrics if any(key.startswith("eval/") for key in line)]
+        if len(evaluated) > 1:
+            self.console.print(self._closing_table(evaluated[0], evaluated[-1]))
+        done = int(metrics[-1]["step"]) if metrics else 0
+        ending = "" if code == 0 else f" (ended after step {done} of {self.recipe.steps})"
+        self.console.print(f"run folder: {self.folder.path}{ending}", highlight=False, soft_wrap=True)
+
+    def _closing_table(self, before: Mapping[str, float], after: Mapping[str, float]) -> Table:
+        table = Table(
+            title=f"{self.recipe.name}: held-out questions, step {int(before['step'])} -> {int(after['step'])}"
+        )
+        keys = [
+            "accuracy",
+            "greedy",
+            *sorted({k.rsplit("/", 1)[1] for k in after if "/pass@" in k}),
+            "length",
+            "entropy",
+        ]
+        for heading in ("policy", *keys):
+            table.add_column(heading)
+        for name in self.recipe.learners:
+            pairs = [(before[f"eval/{name}/{key}"], after[f"eval/{name}/{key}"]) for key in keys]
+            table.add_row(name, *(f"{_number(old)} -> {_number(new)}" for old, new in pairs))
+        return table
+
+
+def start(recipe: Recipe, source: str, *, out: Path | None, console: Console) -> Session:
+    """Load and check everything a run needs, then create its folder; a mistake leaves nothing behind."""
+    if out is not None and out.exists():
+        raise ValueError(f"--out {out} exists already; nothing was written. Give a new folder.")
+    inputs = load_inputs(recipe)
+    for line in describe(inputs):
+        console.print(line, highlight=False, soft_wrap=True)
+    policies = load_policies(recipe)
+    return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
+
+
+def describe(inputs: Inputs) -> list[str]:
+    """What was found in the data: how many prompts, and which rows were skipped (the first five named)."""
+    lines = [f"{len(inputs.prompts)} prompts to train on"]
+    if inputs.questions is not None:
+        lines[0] += f", {len(inputs.questions)} to evaluate on"
+    for name, prompts in (("data", inputs.prompts), ("evaluation.data", inputs.questions)):
+        if prompts is not None and prompts.skipped:
+            shown = "; ".join(prompts.skipped[:5]) + ("; ..." if len(prompts.skipped) > 5 else "")
+            lines.append(f"{name}: {len(prompts.skipped)} rows skipped: {shown}")
+    return lines
+
+
+@contextmanager
+def _handling(interrupt: Interrupt) -> Iterator[None]:
+    """Let the first Ctrl-C finish the step at hand."""
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"

@@ -1,0 +1,84 @@
+"""One policy writes every row, decoded in this process with the transformers model itself."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from grpo_kit.batch import Behavior, Prompts, Rollouts, Sampling, Writer, widen
+from grpo_kit.parts import part
+from grpo_kit.policies.policy import Policy
+from grpo_kit.samplers.decoding import decode
+
+
+@part("transformers")
+class TransformersSampler:
+    r"""`samples` completions of every prompt, by one policy, token ids in and out: nothing is re-tokenised.
+
+    Rows come prompt after prompt. The uniform numbers that decide all tokens are drawn first, so that the same
+    generator gives the same rows however they are split into batches.
+
+    Attributes:
+        policy: who writes.
+        samples: completions a prompt (the size of a group before selection).
+        max_new_tokens: longest completion; a longer one ends with stop reason `length`.
+        temperature: divides the logits; above 0 to train, where 1 is the policy itself.
+        top_p: nucleus mass kept, in (0, 1]. Below 1 the rows come from another distribution than the policy, and
+            importance weights are biased by the mass cut off.
+        top_k: number of most likely tokens kept; 0 keeps all. As for `top_p`.
+        rows_per_batch: rows decoded together, whole prompts at a time; lower it when memory runs out.
+    """
+
+    policy: str
+    samples: Annotated[int, Field(ge=1)]
+    max_new_tokens: Annotated[int, Field(ge=1)]
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=0)] = 0
+    rows_per_batch: Annotated[int, Field(ge=1)] = 512
+
+    @property
+    def sampling(self) -> Sampling:
+        """The distribution drawn from."""
+        return Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The policies it needs."""
+        return (self.policy,)
+
+    @torch.no_grad()
+    def __call__(self, prompts: Prompts, policies: Mapping[str, Policy], generator: torch.Generator) -> Rollouts:
+        """Write completions of every prompt; see the class."""
+        policy = policies[self.policy]
+        rows = [row for row in range(len(prompts)) for _ in range(self.samples)]
+        uniforms = torch.rand((len(rows), self.max_new_tokens), generator=generator, dtype=torch.float64)
+        per_batch = max(1, self.rows_per_batch // self.samples)
+        written = [
+            decode(
+                policy,
+                prompts.ids[start : start + per_batch],
+                sampling=self.sampling,
+                uniforms=uniforms[start * self.samples : (start + per_batch) * self.samples],
+            )
+            for start in range(0, len(prompts), per_batch)
+        ]
+        width = max(completions.tokens.shape[1] for completions in written)
+        tokens = torch.cat([widen(completions.tokens, width) for completions in written])
+        mask = torch.cat([widen(completions.mask, width) for completions in written])
+        ids = [row[keep].tolist() for row, keep in zip(tokens, mask, strict=True)]
+        return Rollouts(
+            prompts=tuple(prompts.ids[row] for row in rows),
+            tokens=tokens,
+            mask=mask,
+            groups=torch.tensor([prompts.groups[row] for row in rows], device=policy.device),
+            stop_reasons=tuple("eos" if row and row[-1] in policy.eos_ids else "length" for row in ids),
+            texts=tuple(policy.tokenizer.batch_decode(ids, skip_special_tokens=True)),
+            columns={name: tuple(values[row] for row in rows) for name, values in prompts.columns.items()},
+            behavior=Behavior(
+                writers=(Writer(policy=policy.name, version=policy.version, sampling=self.sampling),),
+                writer=torch.zeros_like(tokens),
+                logprobs=torch.cat([widen(completions.logprobs, width) for completions in written]),
+            ),
+        )

@@ -1,0 +1,22 @@
+"""Selections: which of a group's sampled rows are trained on (M sampled, G kept)."""
+
+from typing import Protocol, runtime_checkable
+
+from grpo_kit.parts import Role
+from grpo_kit.selections.max_variance import MaxVariance
+from grpo_kit.selections.top_bottom import TopBottom
+from grpo_kit.shapes import GroupId, PerRow, RowMask
+
+
+@runtime_checkable
+class Selection(Protocol):
+    """Rewards and groups in, the rows to keep out; rows with a missing reward (NaN) are never kept."""
+
+    def __call__(self, rewards: PerRow, groups: GroupId) -> RowMask:
+        """True for the rows to keep."""
+        ...
+
+
+SELECTIONS = Role("selections", Selection, {"max_variance": MaxVariance, "top_bottom": TopBottom})
+
+__all__ = ["SELECTIONS", "MaxVariance", "Selection", "TopBottom"]

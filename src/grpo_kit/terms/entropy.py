@@ -1,0 +1,44 @@
+"""An entropy bonus as a term."""
+
+from collections.abc import Mapping
+
+from grpo_kit.batch import Experience, Scores
+from grpo_kit.masked import select
+from grpo_kit.memory import Memory
+from grpo_kit.parts import part
+from grpo_kit.shapes import PerRow, PerToken, RowMask, TokenMask
+
+
+@part("entropy")
+class EntropyBonus:
+    r"""Loss $-H(\pi_\mathrm{current}(\cdot \mid s_t))$ on each token: a positive weight keeps the policy undecided.
+
+    The entropy is of the whole next-token distribution, in nats, at the sampling temperature.
+
+    Attributes:
+        weight: factor of the term in the objective, in reward per nat.
+    """
+
+    weight: float = 0.001
+
+    @property
+    def needs_entropy(self) -> bool:
+        """Always."""
+        return True
+
+    def reads(self, learner: str) -> tuple[str, ...]:
+        """Nobody's frozen scores."""
+        return ()
+
+    def freeze(
+        self, experience: Experience, rewards: PerRow, kept: RowMask, learner: str, memory: Memory
+    ) -> Mapping[str, PerToken]:
+        """Nothing is fixed."""
+        return {}
+
+    def __call__(
+        self, current: Scores, frozen: Mapping[str, PerToken], written: TokenMask, counted: TokenMask
+    ) -> PerToken:
+        """Loss of each token; see the class."""
+        assert current.entropy is not None
+        return -select(current.entropy, counted)

@@ -1,0 +1,104 @@
+"""The policy-gradient term: advantage x ratio x surrogate x correction, in one place."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import torch
+from einops import repeat
+from pydantic import Field, model_validator
+
+from grpo_kit.advantages import ADVANTAGES, Advantage
+from grpo_kit.batch import Experience, Scores
+from grpo_kit.corrections import CORRECTIONS, Correction
+from grpo_kit.logprobs import LogProbs
+from grpo_kit.masked import select
+from grpo_kit.memory import Memory
+from grpo_kit.parts import part
+from grpo_kit.ratios import RATIOS, Ratio, TokenRatio
+from grpo_kit.shapes import PerRow, PerToken, RowMask, TokenMask
+from grpo_kit.surrogates import SURROGATES, Reinforce, Surrogate
+
+
+@part("policy_gradient")
+class PolicyGradient:
+    r"""Loss $w_t\, \ell(\log \rho_t, A)$ with $\rho = \pi_\mathrm{current} / \pi_\mathrm{anchor}$, $w$ a correction.
+
+    With `anchor="proximal"` the anchor is the learner's own weights at scoring time: a trust region around itself, for
+    rows of any origin, whose origin a `correction` $\pi_\mathrm{anchor} / \mu$ can weigh in. With `anchor="behavior"`
+    the anchor is the tokens' writer $\mu$: for rows of another model the clip then pulls the learner toward that
+    model even under noise rewards (it drops good tokens that the learner likes better than the writer did and keeps
+    bad ones); it is CoDistill-GRPO's form as published (arXiv:2605.08873). A correction there is an error, since it
+    would be 1.
+
+    Attributes:
+        advantage: rewards of the rows to advantages.
+        surrogate: the loss around the ratio.
+        ratio: the level of the ratio; the token's own by default.
+        anchor: what `current` is compared with.
+        correction: detached weight for tokens of another origin; none by default.
+        baseline: whether the advantage sees the rows that the selection kept, or all that were sampled.
+        weight: factor of the term in the objective.
+    """
+
+    advantage: Annotated[Advantage, ADVANTAGES]
+    surrogate: Annotated[Surrogate, SURROGATES]
+    ratio: Annotated[Ratio, RATIOS] = Field(default_factory=TokenRatio)
+    anchor: Literal["proximal", "behavior"] = "proximal"
+    correction: Annotated[Correction | None, CORRECTIONS] = None
+    baseline: Literal["selected", "sampled"] = "selected"
+    weight: float = 1.0
+
+    @model_validator(mode="after")
+    def _nothing_is_idle(self) -> "PolicyGradient":
+        if self.anchor == "behavior" and self.correction is not None:
+            raise ValueError(
+                "anchor 'behavior' leaves a correction nothing to do (it would always be 1); "
+                "remove the correction or use anchor 'proximal'"
+            )
+        if isinstance(self.surrogate, Reinforce) and not isinstance(self.ratio, TokenRatio):
+            raise ValueError("surrogate 'reinforce' has no ratio in its gradient; remove ratio or use surrogate 'clip'")
+        if isinstance(self.surrogate, Reinforce) and self.anchor == "behavior":
+            raise ValueError(
+                "surrogate 'reinforce' has no ratio in its gradient, so anchor 'behavior' would only switch the "
+                "correction off; use anchor 'proximal'"
+            )
+        return self
+
+    @property
+    def needs_entropy(self) -> bool:
+        """Never: the surrogate sees the sampled tokens alone."""
+        return False
+
+    def reads(self, learner: str) -> tuple[str, ...]:
+        """The learner's own scores, where they are the anchor."""
+        return (learner,) if self.anchor == "proximal" else ()
+
+    def freeze(
+        self, experience: Experience, rewards: PerRow, kept: RowMask, learner: str, memory: Memory
+    ) -> Mapping[str, PerToken]:
+        """Advantages, anchor, behavior and correction of every row."""
+        rollouts = experience.rollouts
+        assert rollouts.behavior is not None, "a policy gradient needs rows that somebody sampled"
+        seen = torch.where(kept, rewards, torch.nan) if self.baseline == "selected" else rewards
+        advantages = memory.call(f"learners.{learner}.advantage", self.advantage, seen, rollouts.groups)
+        if advantages.ndim == 1:
+            advantages = repeat(advantages, "row -> row token", token=rollouts.mask.shape[1])
+        behavior = rollouts.behavior.logprobs
+        anchor = behavior if self.anchor == "behavior" else experience.signals[learner].logprobs
+        frozen = {"advantages": advantages, "anchor": anchor, "behavior": behavior}
+        if self.correction is not None:
+            frozen["correction"] = self.correction(anchor - behavior, rollouts.mask)
+        return frozen
+
+    def __call__(
+        self, current: Scores, frozen: Mapping[str, PerToken], written: TokenMask, counted: TokenMask
+    ) -> PerToken:
+        """Loss of each token; see the class."""
+        logprobs = LogProbs(
+            current=select(current.logprobs, written),
+            anchor=select(frozen["anchor"], written),
+            behavior=select(frozen["behavior"], written),
+        )
+        log_ratio = select(self.ratio(logprobs.log_ratio, written), counted)
+        loss = self.surrogate(log_ratio, select(frozen["advantages"], counted), logprobs)
+        return loss if self.correction is None else loss * select(frozen["correction"], counted)
