@@ -168,7 +168,7 @@ def _join_behaviors(behaviors: Sequence[Behavior], width: int) -> Behavior:
 
 
 class SignalKey(NamedTuple):
-    """Whose signal: a policy, the version of its weights, and the view (which prompt the completion was scored under)."""
+    """Whose signal: a policy, the version of its weights, and the view (the prompt that the completion follows)."""
 
     policy: str
     version: int

@@ -32,7 +32,7 @@ def _undefined(recipe: Recipe, removed: Mapping[str, object]) -> Iterator[str]:
     """Names of policies and rewards that nothing defines."""
     for name in recipe.learners:
         if name not in recipe.policies and f"policies.{name}" not in removed:
-            yield f"learners.{name}: {_unknown('policy', name, recipe.policies)} A learner is named for the policy it trains."
+            yield f"learners.{name}: {_unknown('policy', name, recipe.policies)} A learner has its policy's name."
     for place, policies in recipe.readers().items():
         for policy in dict.fromkeys(policies):
             trained_here = place.startswith("learners.") and policy in recipe.learners
@@ -125,7 +125,7 @@ def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[str]:
                 "one: every advantage would be 0. Set sampler.samples to 2 or more."
             )
         elif isinstance(term.advantage, GroupMean | LeaveOneOut) and term.baseline == "selected" and keep < 2:
-            yield f"terms.{key}.advantage: the selection keeps {keep} row a group, so every advantage would be 0. Keep 2."
+            yield f"terms.{key}.advantage: the selection keeps {keep} row a group, so each advantage is 0. Keep 2."
         if term.baseline == "sampled" and recipe.selection is None:
             yield f"terms.{key}.baseline: 'sampled' is the same as 'selected' without a [selection]. Remove it."
     if gradients and not learner.rewards:
@@ -137,7 +137,7 @@ def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[str]:
     once = learner.epochs == learner.mini_batches == 1
     for key, term in learner.terms.items():
         if isinstance(term, DivergenceTerm) and term.to == name and once:
-            yield f"terms.{key}.to: a divergence to itself has gradient 0 at the only update of a batch. Name another policy."
+            yield f"terms.{key}.to: a divergence to itself has gradient 0 at a batch's only update. Name another policy."
     if learner.mini_batches > rows:
         yield f"mini_batches: {learner.mini_batches} of {rows} rows a step; use at most one a row."
 

@@ -12,6 +12,9 @@ from grpo_kit.memory import Memory
 from grpo_kit.shapes import PerToken, RowMask, TokenMask
 
 
+REMEDY = "Lower the learning rate, bound the ratio or the correction, or look at that row."
+
+
 class NonFiniteError(ArithmeticError):
     """A number that is not finite where training needs one; the message names step, learner, term and row."""
 
@@ -88,7 +91,7 @@ def accumulate(learner: LiveLearner, batch: Batch, rows: Sequence[int], *, step:
     for micro in learner.policy.micro_batches(batch.rollouts, rows):
         current, parts = _terms(learner, batch, weights, micro)
         for name, per_token in parts.items():
-            _refuse_non_finite(per_token, step, learner.name, name, micro, "loss")
+            _refuse_non_finite(per_token, step, learner.name, name, micro)
             losses[name] += float(per_token.detach().sum())
         total = _total(learner, parts)
         if total.requires_grad:
@@ -126,13 +129,13 @@ def _total(learner: LiveLearner, parts: Mapping[str, Tensor]) -> Tensor:
     return torch.stack([learner.settings.terms[name].weight * loss.sum() for name, loss in parts.items()]).sum()
 
 
-def _refuse_non_finite(values: Tensor, step: int, learner: str, term: str, rows: Sequence[int], what: str) -> None:
+def _refuse_non_finite(values: Tensor, step: int, learner: str, term: str, rows: Sequence[int]) -> None:
     bad = torch.nonzero(~torch.isfinite(values))
     if len(bad):
         row, token = rows[int(bad[0, 0])], int(bad[0, 1])
         raise NonFiniteError(
-            f"step {step}, learner '{learner}', term '{term}': the {what} of row {row} is {float(values[tuple(bad[0])])} "
-            f"at token {token}. Lower the learning rate, bound the ratio or the correction, or look at that row."
+            f"step {step}, learner '{learner}', term '{term}': the loss of row {row} is "
+            f"{float(values[tuple(bad[0])])} at token {token}. {REMEDY}"
         )
 
 
@@ -145,7 +148,7 @@ def _blame(learner: LiveLearner, batch: Batch, weights: PerToken, rows: Sequence
             if any(gradient is not None and not torch.isfinite(gradient).all() for gradient in gradients):
                 raise NonFiniteError(
                     f"step {step}, learner '{learner.name}', term '{name}': the gradient of row {row} is not finite. "
-                    "Lower the learning rate, bound the ratio or the correction, or look at that row."
+                    f"{REMEDY}"
                 )
     raise NonFiniteError(
         f"step {step}, learner '{learner.name}': the summed gradient is not finite although each row's is; "

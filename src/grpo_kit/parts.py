@@ -1,4 +1,4 @@
-"""What a part is (frozen data you can print, compare, hash and pickle, plus one call) and how a role finds its kinds."""
+"""What a part is (frozen data to print, compare, hash and pickle, plus one call), and how a role finds its kinds."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What a recipe is: policies + data + sampler + rewards + selection + learners + schedule. No algorithm has a name here."""
+"""What a recipe is: policies + data + sampler + rewards + selection + learners. No algorithm has a name here."""
 
 from collections.abc import Mapping
 from typing import Annotated

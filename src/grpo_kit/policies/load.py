@@ -94,14 +94,14 @@ def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
     except (OSError, ValueError, ImportError) as error:
         raise ValueError(_unloadable(spec.model, error)) from error
     if spec.gguf_file and hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config  # the weights are dequantised; saved with it they would not load
+        delattr(model.config, "quantization_config")  # the weights are dequantised; saved with it they would not load
     device = spec.device if spec.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).eval().requires_grad_(live)  # pyright: ignore[reportArgumentType]
     return Policy(
         name=name,
         model=model,
         tokenizer=tokenizer,
-        vocabulary=model.get_output_embeddings().weight.shape[0],
+        vocabulary=int(model.get_output_embeddings().weight.shape[0]),  # pyright: ignore
         micro_batch_tokens=spec.micro_batch_tokens,
         autocast=dtype if dtype != stored else None,
     )

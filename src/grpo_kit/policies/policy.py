@@ -52,8 +52,8 @@ class Policy:
     def eos_ids(self) -> frozenset[int]:
         """Every id that ends a completion, by the model's generation settings and by its tokenizer."""
         listed: Any = getattr(self.model.generation_config, "eos_token_id", None)
-        ids = {*(listed if isinstance(listed, list | tuple) else [listed]), self.tokenizer.eos_token_id}
-        return frozenset(int(i) for i in ids if isinstance(i, int))
+        ids: list[Any] = [*(listed if isinstance(listed, list | tuple) else [listed]), self.tokenizer.eos_token_id]
+        return frozenset(i for i in ids if isinstance(i, int))
 
     def computing(self) -> AbstractContextManager[Any]:
         """The context of a forward pass: autocast where this policy computes below its stored precision."""

@@ -67,7 +67,7 @@ def resolve(name: str) -> RewardFunction:
     if not (module_name and colon and function_name):
         raise ValueError(f"{name!r} names no function; write 'module:function'")
     try:
-        function = getattr(import_module(module_name), function_name, None)
+        function: Any = getattr(import_module(module_name), function_name, None)
     except ImportError as error:
         raise ValueError(f"{name!r}: module '{module_name}' cannot be imported ({error})") from error
     if not callable(function):

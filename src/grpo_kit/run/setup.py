@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from grpo_kit.checks import shared_vocabulary
 from grpo_kit.config import RecipeError
-from grpo_kit.data import PromptSet, PromptStream, encode_prompts
+from grpo_kit.data import Data, PromptSet, PromptStream, encode_prompts
 from grpo_kit.policies import Policy, load_policy, load_tokenizer
 from grpo_kit.recipe import Recipe
 
@@ -42,7 +42,7 @@ def load_inputs(recipe: Recipe) -> Inputs:
     tokenizer = tokenizers.get(getattr(recipe.sampler, "policy", "")) or next(iter(tokenizers.values()), None)
     needed = sorted({column for reward in recipe.rewards.values() for column in getattr(reward, "columns", ())})
     sets: list[PromptSet | None] = []
-    sources = [("data", recipe.data, None)]
+    sources: list[tuple[str, Data, int | None]] = [("data", recipe.data, None)]
     if recipe.evaluation is not None:
         sources.append(("evaluation.data", recipe.evaluation.data, recipe.evaluation.questions))
     for place, data, limit in sources:
