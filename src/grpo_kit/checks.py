@@ -77,7 +77,7 @@ def _rewards(recipe: Recipe) -> Iterator[str]:
             writer = getattr(recipe.sampler, "policy", reward.student)
             if reward.teacher == reward.student:
                 yield f"rewards.{name}: teacher and student are the same policy, so the reward is always 0."
-            elif reward.student != writer:
+            elif reward.student != writer and writer in recipe.policies:
                 yield (
                     f"rewards.{name}.student: '{reward.student}' writes no token ('{writer}' samples), so the reward "
                     f"is always 0. Use '{writer}'."
@@ -137,7 +137,7 @@ def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[str]:
     once = learner.epochs == learner.mini_batches == 1
     for key, term in learner.terms.items():
         if isinstance(term, DivergenceTerm) and term.to == name and once:
-            yield f"terms.{key}.to: a divergence to itself has gradient 0 at a batch's only update. Name another policy."
+            yield f"terms.{key}.to: a divergence to itself has gradient 0 at the first update. Name another policy."
     if learner.mini_batches > rows:
         yield f"mini_batches: {learner.mini_batches} of {rows} rows a step; use at most one a row."
 

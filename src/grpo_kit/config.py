@@ -1,6 +1,7 @@
 """Reading a recipe file: TOML to the typed tree, every mistake on a line of its own with its dotted path."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -67,18 +68,33 @@ def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict
     mistakes: list[str] = []
     removed: dict[str, Any] = {}
     table = json.loads(json.dumps(raw, default=str))
+    _evaluation_data(table)
     for _ in range(100):
         try:
             return TypeAdapter(Recipe).validate_json(json.dumps(table)), mistakes, removed
         except ValidationError as error:
             flat = list(_flatten(error.errors(include_url=False), (), Recipe))
-            # A key taken out in an earlier round is reported already; that it is now missing is our doing.
-            mistakes += [line for loc, line in flat if _dotted(loc) not in removed and line not in mistakes]
+            mistakes += [line for loc, line in flat if not _our_doing(loc, removed) and line not in mistakes]
             gone = dict(place for loc, _ in flat if (place := _remove(table, loc)))
             if not gone:
                 return None, mistakes, removed
             removed |= gone
     return None, mistakes, removed
+
+
+def _our_doing(loc: Loc, removed: Mapping[str, Any]) -> bool:
+    """Whether a mistake only follows from a key taken out in an earlier round: now missing, or its table now empty."""
+    place = _dotted(loc)
+    return any(gone == place or gone.startswith(f"{place}.") for gone in removed)
+
+
+def _evaluation_data(table: dict[str, Any]) -> None:
+    """Read `evaluation.data` without a kind of its own as keys put over `[data]`."""
+    data, evaluation = table.get("data"), table.get("evaluation")
+    if isinstance(data, dict) and isinstance(evaluation, dict):
+        own = evaluation.get("data", {})
+        if isinstance(own, dict) and "kind" not in own:
+            evaluation["data"] = {**data, **own}
 
 
 def _apply(raw: dict[str, Any], setting: str) -> str | None:
@@ -124,7 +140,7 @@ def _message(error: Any, owner: type | None) -> str:
         return f"{ctx['error']}."
     if kind in ("kind", "part"):
         return error["msg"]
-    return f"{error['msg'].replace('Input should be', 'should be')}, got {given!r} ({type(given).__name__})."
+    return f"{re.sub('^[A-Z][a-z]+ should', 'should', error['msg'])}, got {given!r} ({type(given).__name__})."
 
 
 def _class_at(root: type, loc: Loc) -> type | None:

@@ -11,7 +11,6 @@ from grpo_kit.learner import Learner, LiveLearner
 from grpo_kit.memory import Memory
 from grpo_kit.shapes import PerToken, RowMask, TokenMask
 
-
 REMEDY = "Lower the learning rate, bound the ratio or the correction, or look at that row."
 
 

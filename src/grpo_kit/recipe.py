@@ -33,7 +33,7 @@ class EvaluationSpec:
     """How every live policy is tested on questions it is not trained on.
 
     Attributes:
-        data: the questions.
+        data: the questions; in a recipe file a table without `kind` holds only the keys that differ from `[data]`.
         reward: name of the reward component whose value 1 means correct.
         questions: how many of them, the first of the data.
         samples: completions a question at temperature 1; accuracy is their mean, pass@k with k = `samples` the share

@@ -12,6 +12,15 @@ from grpo_kit.policies.tiny.warm_up import PLANS, accuracy, warm_up
 FILES = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny matrices are slower on several threads, much slower on busy cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def test_an_unknown_name_is_refused():
     with pytest.raises(ValueError, match=r"tiny model 'medium' does not exist\. Known: small, large\."):
         tiny_path("medium")
@@ -49,7 +58,7 @@ def test_the_tokenizers_of_the_pair_are_one():
 
 
 def test_the_large_model_is_the_better_one_and_both_know_more_than_they_say():
-    for task, floor in (("plain", 0.1), ("sparse", 0.0)):
+    for task, floor in (("plain", 0.1), ("sparse", 0.01)):
         small, large = (accuracy(tiny_path(n), task, temperature=1.0, questions=128) for n in ("small", "large"))
         greedy = accuracy(tiny_path("small"), task, temperature=0.0, questions=128)
         assert floor < small < large

@@ -61,7 +61,7 @@ def split_of(question: str) -> Split:
 
     Example:
         >>> split_of("3+8-5+2=")
-        'eval'
+        'warm_up'
     """
     return FIFTHS[int.from_bytes(sha256(question.encode()).digest()[:8], "big") % len(FIFTHS)]
 

@@ -1,11 +1,12 @@
 """Any table that `datasets` reads, local or on the hub, as prompts."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import datasets
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from grpo_kit.parts import part
 
@@ -18,19 +19,22 @@ class DatasetRows:
 
     Attributes:
         path: a local `.jsonl`, `.json`, `.csv` or `.parquet` file, or a data set on the Hugging Face hub.
-        name: configuration of a hub data set that has several.
-        split: split of a hub data set; a local file is one split, `train`. Slices such as `train[:200]` work.
+        name: configuration of a hub data set that has several; empty for one that has not, and for a local file.
+        split: split of a hub data set; a local file is one split of any name. Slices such as `train[:200]` work.
         columns: our name = the table's name, for those that differ; rewards read columns by our name, and `prompt`
             must be among them (or in the table).
+        extract: our name = a regular expression whose one group is kept of a text column, `.` matching line ends too;
+            a text it does not match becomes a missing value, and its row is skipped and named.
         template: the prompt's text, with `{prompt}` where the row's own text goes; few-shot examples go here.
         system: a system message; needs `chat`.
         chat: give the text as a user message through the tokenizer's chat template instead of as plain text.
     """
 
     path: str
-    name: str | None = None
+    name: str = ""
     split: str = "train"
     columns: Mapping[str, str] = Field(default_factory=dict)
+    extract: Mapping[str, str] = Field(default_factory=dict)
     template: Annotated[str, Field(pattern=r"\{prompt\}")] = "{prompt}"
     system: str | None = None
     chat: bool = False
@@ -41,15 +45,35 @@ class DatasetRows:
             raise ValueError("system is a chat message: set chat = true, or put its text into template")
         return self
 
+    @field_validator("extract")
+    @classmethod
+    def _compiles(cls, extract: Mapping[str, str]) -> Mapping[str, str]:
+        for column, pattern in extract.items():
+            try:
+                groups = re.compile(pattern).groups
+            except re.error as error:
+                raise ValueError(f"{pattern!r} for '{column}' is not a regular expression: {error}") from None
+            if groups != 1:
+                raise ValueError(f"{pattern!r} for '{column}' has {groups} groups; mark the part to keep by one ( )")
+        return extract
+
+    def __hash__(self) -> int:
+        """Hash of the settings; mappings have none of their own."""
+        return hash(repr(self))
+
     def __call__(self) -> datasets.Dataset:
         """Read the table and write its prompts; ValueError names a missing file or column."""
         rows = self._read()
-        for theirs in (*self.columns.values(), *({"prompt"} - set(self.columns))):
+        names = {name: self.columns.get(name, name) for name in sorted({"prompt", *self.columns, *self.extract})}
+        for theirs in names.values():
             if theirs not in rows.column_names:
                 raise ValueError(self._missing(theirs, rows.column_names))
-        ours = {name: list(rows[self.columns.get(name, name)]) for name in {*self.columns, "prompt"}}
+        ours = {name: list(rows[theirs]) for name, theirs in names.items()}
+        for name, pattern in self.extract.items():
+            found = (re.fullmatch(pattern, text, re.DOTALL) if isinstance(text, str) else None for text in ours[name])
+            ours[name] = [match[1].strip() if match else None for match in found]
         ours["prompt"] = [self._prompt(text) for text in ours["prompt"]]
-        for name, values in sorted(ours.items()):
+        for name, values in ours.items():
             rows = rows.remove_columns([name] if name in rows.column_names else []).add_column(name, values)  # pyright: ignore
         return rows
 
@@ -64,15 +88,20 @@ class DatasetRows:
 
     def _read(self) -> datasets.Dataset:
         suffix = Path(self.path).suffix
-        local = suffix in FORMATS
-        if local and not Path(self.path).is_file():
+        if suffix not in FORMATS:
+            return self._load(self.path, self.name or None, split=self.split)
+        if not Path(self.path).is_file():
             raise ValueError(f"data file '{self.path}' does not exist (looked from {Path.cwd()})")
+        if self.name:
+            raise ValueError(f"name '{self.name}' belongs to a hub data set; for the file '{self.path}' set it to ''")
+        return self._load(FORMATS[suffix], data_files={self.split.split("[")[0]: self.path}, split=self.split)
+
+    def _load(self, *where: Any, **settings: Any) -> datasets.Dataset:
         try:
-            if local:
-                return datasets.load_dataset(FORMATS[suffix], data_files=self.path, split=self.split)  # pyright: ignore
-            return datasets.load_dataset(self.path, self.name, split=self.split)  # pyright: ignore
+            return datasets.load_dataset(*where, **settings)  # pyright: ignore[reportReturnType]
         except Exception as error:  # the library raises a dozen kinds, down to ConnectionError
-            raise ValueError(f"data set '{self.path}' cannot be read: {str(error).splitlines()[0]}") from error
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(f"data set '{self.path}' cannot be read: {first_line}") from error
 
     def _missing(self, column: str, known: list[str]) -> str:
         return (

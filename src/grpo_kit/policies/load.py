@@ -93,8 +93,8 @@ def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
         )
     except (OSError, ValueError, ImportError) as error:
         raise ValueError(_unloadable(spec.model, error)) from error
-    if spec.gguf_file and hasattr(model.config, "quantization_config"):
-        delattr(model.config, "quantization_config")  # the weights are dequantised; saved with it they would not load
+    if spec.gguf_file:
+        _forget_quantisation(model)
     device = spec.device if spec.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).eval().requires_grad_(live)  # pyright: ignore[reportArgumentType]
     return Policy(
@@ -105,6 +105,13 @@ def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
         micro_batch_tokens=spec.micro_batch_tokens,
         autocast=dtype if dtype != stored else None,
     )
+
+
+def _forget_quantisation(model: Any) -> None:
+    """Let a dequantised model be saved as the plain weights it now has."""
+    for holder, name in ((model.config, "quantization_config"), (model, "hf_quantizer")):
+        if hasattr(holder, name):
+            delattr(holder, name)
 
 
 def _unloadable(model: str, error: Exception) -> str:

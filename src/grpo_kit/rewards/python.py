@@ -72,4 +72,4 @@ def resolve(name: str) -> RewardFunction:
         raise ValueError(f"{name!r}: module '{module_name}' cannot be imported ({error})") from error
     if not callable(function):
         raise ValueError(f"{name!r}: module '{module_name}' has no function '{function_name}'")
-    return function
+    return cast(RewardFunction, function)

@@ -110,7 +110,7 @@ class Session:
             TextColumn("{task.fields[now]}"),
             TimeRemainingColumn(),
         ]
-        return Progress(*columns, console=self.console, transient=True)
+        return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
     def _close(self, code: int) -> None:
         metrics = self.folder.read_metrics()

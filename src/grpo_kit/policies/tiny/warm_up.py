@@ -42,7 +42,7 @@ class Plan:
 
 
 PLANS = (
-    Plan(name="small", layers=2, hidden=64, error_rate=0.45, batch=64, steps=1500, lr=4e-3),
+    Plan(name="small", layers=2, hidden=64, error_rate=0.40, batch=64, steps=1600, lr=4e-3),
     Plan(name="large", layers=4, hidden=128, error_rate=0.25, batch=32, steps=1400, lr=2e-3),
 )
 
