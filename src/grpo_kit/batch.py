@@ -246,7 +246,7 @@ class Experience:
         rollouts = self.rollouts.take(rows)
         width, index = rollouts.mask.shape[1], list(rows)
 
-        def cut(values: PerToken | PerRow) -> PerToken | PerRow:
+        def cut(values: Tensor) -> Tensor:
             return values[index] if values.ndim == 1 else values[index, :width]
 
         scores = {

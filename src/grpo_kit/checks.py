@@ -22,8 +22,14 @@ def cross_checks(recipe: Recipe, *, allow_code: bool = False, removed: Mapping[s
     removed = removed or {}
     found = [*_undefined(recipe, removed), *_code(recipe, allow_code)]
     if not any(isinstance(value, dict) for value in removed.values()):
-        found += [*_policies(recipe), *_rewards(recipe), *_sampling(recipe)]
+        found += [*_policies(recipe, removed), *_rewards(recipe), *_sampling(recipe)]
         for name, learner in recipe.learners.items():
+            given = bool(learner.rewards) or any(place.startswith(f"learners.{name}.rewards") for place in removed)
+            if not given and any(isinstance(term, PolicyGradient) for term in learner.terms.values()):
+                found.append(
+                    f"learners.{name}.rewards: a policy gradient needs rewards. Give weights, for example "
+                    "rewards = { correctness = 1.0 }."
+                )
             found += [f"learners.{name}.{mistake}" for mistake in _learner(recipe, name, learner)]
     return found
 
@@ -53,8 +59,8 @@ def _reward_weights(recipe: Recipe) -> dict[str, Mapping[str, float]]:
     return used
 
 
-def _policies(recipe: Recipe) -> Iterator[str]:
-    if not recipe.learners:
+def _policies(recipe: Recipe, removed: Mapping[str, object]) -> Iterator[str]:
+    if not recipe.learners and "learners" not in removed:
         yield "learners: there is none, so nothing would be trained. Add a table [learners.NAME], NAME a policy."
     for name in recipe.learners:
         if name in recipe.policies and recipe.policies[name].follows is not None:
@@ -128,8 +134,6 @@ def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[str]:
             yield f"terms.{key}.advantage: the selection keeps {keep} row a group, so each advantage is 0. Keep 2."
         if term.baseline == "sampled" and recipe.selection is None:
             yield f"terms.{key}.baseline: 'sampled' is the same as 'selected' without a [selection]. Remove it."
-    if gradients and not learner.rewards:
-        yield "rewards: a policy gradient needs rewards. Give weights, for example rewards = { correctness = 1.0 }."
     if learner.rewards and all(
         isinstance(term, DivergenceTerm) or term.needs_entropy for term in learner.terms.values()
     ):

@@ -1,5 +1,6 @@
 """The command line: `grpo-kit run RECIPE`, `grpo-kit check RECIPE`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,7 @@ def run(
     from grpo_kit.run.session import start
 
     console = _quiet_console()
+    _find_code(allow_code)
     try:
         described = read_recipe(recipe, settings=set_ or [], allow_code=allow_code)
         session = start(described, find_recipe(recipe).read_text(encoding="utf-8"), out=out, console=console)
@@ -51,6 +53,7 @@ def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = Fal
     from grpo_kit.run.setup import load_inputs
 
     console = _quiet_console()
+    _find_code(allow_code)
     try:
         described = read_recipe(recipe, settings=set_ or [], allow_code=allow_code)
         for line in describe(load_inputs(described)):
@@ -58,6 +61,12 @@ def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = Fal
         console.print(f"{recipe}: no mistakes", highlight=False, soft_wrap=True)
     except ValueError as error:
         _fail(error)
+
+
+def _find_code(allowed: bool) -> None:
+    """Where the recipe may name functions, let those of modules in the working folder be found."""
+    if allowed and (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def _quiet_console() -> Console:

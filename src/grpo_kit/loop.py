@@ -30,6 +30,11 @@ class Refill:
     keep: Callable[[Experience], RowMask]
     tries: int = 10
 
+    def __post_init__(self) -> None:
+        """Refuse a loop without an end."""
+        if self.tries < 1:
+            raise ValueError(f"tries = {self.tries}: a refill needs at least 1 round of sampling")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
@@ -82,7 +87,7 @@ def train(
         follow(recipe, policies, step)
         seconds = {f"time/{stage}": spent for stage, spent in clock.stages.items()}
         metrics |= seconds | {"time/step": sum(seconds.values())}
-        yield Report(step=step, metrics={"step": step, **metrics}, experience=experience, kept=kept)
+        yield Report(step=step, metrics={"step": float(step), **metrics}, experience=experience, kept=kept)
 
 
 def collect(
@@ -124,7 +129,10 @@ def sample(
     step: int,
 ) -> Experience:
     """One round: rollouts, the frozen signals that some part asked for, and every reward component."""
-    rollouts = recipe.sampler(prompts, policies, generator)
+    try:
+        rollouts = recipe.sampler(prompts, policies, generator)
+    except ArithmeticError as error:
+        raise NonFiniteError(f"step {step}: {error}.") from error
     clock.lap("sample")
     temperature = rollouts.behavior.writers[0].sampling.temperature if rollouts.behavior else 1.0
     signals = Signals(

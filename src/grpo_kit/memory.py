@@ -13,11 +13,17 @@ class Memory:
     """
 
     states: dict[str, Any] = field(default_factory=dict)
+    place: str = ""
+
+    def under(self, place: str) -> "Memory":
+        """The same states, for parts that stand under a place of the recipe."""
+        return Memory(self.states, f"{self.place}{place}.")
 
     def call(self, place: str, part: Any, *inputs: Any) -> Any:
         """Call a part, handing it its state when it has one and keeping the new one."""
         if not hasattr(part, "init"):
             return part(*inputs)
-        state = self.states[place] if place in self.states else part.init()
-        value, self.states[place] = part(*inputs, state=state)
+        key = self.place + place
+        state = self.states[key] if key in self.states else part.init()
+        value, self.states[key] = part(*inputs, state=state)
         return value

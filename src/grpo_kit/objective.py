@@ -48,7 +48,13 @@ def freeze(name: str, learner: Learner, experience: Experience, kept: RowMask, m
     rollouts = experience.rollouts
     rewards = experience.rewards.total(learner.rewards) if learner.rewards else torch.zeros(len(rollouts))
     frozen = {
-        term_name: term.freeze(experience, rewards.to(rollouts.mask.device), kept, name, memory)
+        term_name: term.freeze(
+            experience,
+            rewards.to(rollouts.mask.device),
+            kept,
+            name,
+            memory.under(f"learners.{name}.terms.{term_name}"),
+        )
         for term_name, term in learner.terms.items()
     }
     counted = rollouts.mask
@@ -134,7 +140,7 @@ def _refuse_non_finite(values: Tensor, step: int, learner: str, term: str, rows:
         row, token = rows[int(bad[0, 0])], int(bad[0, 1])
         raise NonFiniteError(
             f"step {step}, learner '{learner}', term '{term}': the loss of row {row} is "
-            f"{float(values[tuple(bad[0])])} at token {token}. {REMEDY}"
+            f"{float(values[tuple(bad[0])].detach())} at token {token}. {REMEDY}"
         )
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from grpo_kit.masked import group_is_flat, group_sum
 from grpo_kit.parts import part
@@ -32,6 +32,12 @@ class GroupMean:
 
     scale: Literal["none", "group", "batch"] = "none"
     eps: Annotated[float, Field(ge=0)] = 1e-6
+
+    @model_validator(mode="after")
+    def _eps_is_used(self) -> "GroupMean":
+        if self.scale == "none" and self.eps != 1e-6:
+            raise ValueError("scale 'none' divides by nothing and does not use eps; leave eps out, or give a scale")
+        return self
 
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, model_validator
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from grpo_kit.parts import table
 from grpo_kit.policies.policy import Policy
@@ -54,12 +54,25 @@ class PolicySpec:
             )
         if self.follows is None and (self.decay != 0 or self.every != 1):
             raise ValueError("decay and every belong to a follower; give follows or leave them out")
+        for name in ("gguf_file", "device", "dtype", "attention", "trust_remote_code"):
+            if self.follows is not None and getattr(self, name) != PolicySpec.__dataclass_fields__[name].default:
+                raise ValueError(f"a follower takes {name} from '{self.follows}'; remove it here")
         return self
 
 
 def model_folder(model: str) -> str:
     """The folder or hub name behind a recipe's `model`."""
     return str(tiny_path(model.removeprefix("tiny:"))) if model.startswith("tiny:") else model
+
+
+def position_limit(spec: PolicySpec) -> int | None:
+    """Tokens (prompt and completion) that a policy's model has positions for; None where its configuration says nothing."""
+    assert spec.model is not None
+    settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
+    config = AutoConfig.from_pretrained(
+        model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
+    )
+    return getattr(config, "max_position_embeddings", None)
 
 
 def load_tokenizer(spec: PolicySpec) -> PreTrainedTokenizerBase:

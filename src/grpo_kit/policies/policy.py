@@ -103,12 +103,13 @@ class Policy:
             # H = log Z - E[logit]; -inf logits carry no probability and are left out of the expectation.
             probabilities = logits.softmax(dim=2)
             spread = total - (probabilities * torch.where(probabilities > 0, logits, 0)).sum(dim=2)
-        return Scores(logprobs=chosen - total, entropy=spread)
+        home = rollouts.mask.device  # policies may sit on devices of their own; everything else is with the rollouts
+        return Scores(logprobs=(chosen - total).to(home), entropy=None if spread is None else spread.to(home))
 
     @torch.no_grad()
     def score_all(self, rollouts: Rollouts, *, temperature: float = 1.0, entropy: bool = False) -> Scores:
         """The scores of a batch of any size, without gradient, micro-batch by micro-batch."""
-        logprobs = torch.zeros(rollouts.mask.shape, device=self.device, dtype=self._score_dtype())
+        logprobs = torch.zeros(rollouts.mask.shape, device=rollouts.mask.device, dtype=self._score_dtype())
         spread = torch.zeros_like(logprobs) if entropy else None
         for rows in self.micro_batches(rollouts, range(len(rollouts))):
             scores = self.score(rollouts.take(rows), temperature=temperature, entropy=entropy)

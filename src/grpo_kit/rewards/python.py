@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from typing import Any, cast
 
 import torch
 

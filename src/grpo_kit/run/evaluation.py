@@ -18,16 +18,22 @@ def evaluate(recipe: Recipe, policies: Mapping[str, Policy], questions: PromptSe
     """`eval/<policy>/*` of every live policy; see `evaluate_policy`."""
     assert recipe.evaluation is not None
     longest = recipe.evaluation.max_new_tokens or getattr(recipe.sampler, "max_new_tokens", 512)
+    stop: tuple[str, ...] = getattr(recipe.sampler, "stop", ())
     reward = recipe.rewards[recipe.evaluation.reward]
     report: dict[str, float] = {}
     for name in recipe.learners:
-        found = evaluate_policy(policies[name], questions, reward, recipe.evaluation, longest)
+        found = evaluate_policy(policies[name], questions, reward, recipe.evaluation, longest, stop)
         report |= {f"eval/{name}/{key}": value for key, value in found.items()}
     return report
 
 
 def evaluate_policy(
-    policy: Policy, questions: PromptSet, reward: Reward, settings: EvaluationSpec, max_new_tokens: int
+    policy: Policy,
+    questions: PromptSet,
+    reward: Reward,
+    settings: EvaluationSpec,
+    max_new_tokens: int,
+    stop: tuple[str, ...] = (),
 ) -> dict[str, float]:
     """Accuracy of one policy.
 
@@ -40,9 +46,11 @@ def evaluate_policy(
     """
     generator = torch.Generator().manual_seed(0)
     prompts = questions.take(range(len(questions)))
-    sampler = TransformersSampler(policy=policy.name, samples=settings.samples, max_new_tokens=max_new_tokens)
+    sampler = TransformersSampler(
+        policy=policy.name, samples=settings.samples, max_new_tokens=max_new_tokens, stop=stop
+    )
     sampled = sampler(prompts, {policy.name: policy}, generator)
-    best = TransformersSampler(policy=policy.name, samples=1, max_new_tokens=max_new_tokens, temperature=0.0)
+    best = TransformersSampler(policy=policy.name, samples=1, max_new_tokens=max_new_tokens, temperature=0.0, stop=stop)
     greedy = best(prompts, {policy.name: policy}, generator)
     entropy = policy.score_all(sampled, entropy=True).entropy
     assert entropy is not None

@@ -36,7 +36,7 @@ class RunFolder:
     def metrics(self, values: Mapping[str, float]) -> None:
         """Append one step to `metrics.jsonl`; a number that is not there (NaN) is null."""
         known = {key: None if math.isnan(value) else value for key, value in values.items()}
-        self._append("metrics.jsonl", known)
+        self._append("metrics.jsonl", known | {"step": int(values["step"])})
 
     def samples(self, report: Report, count: int) -> None:
         """Append the first `count` completions of a step to `samples.jsonl`, with rewards and per-token signals."""

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from grpo_kit.loop import Report, train
-from grpo_kit.objective import NonFiniteError
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.curves import draw_curves
@@ -59,15 +59,17 @@ class Session:
                     progress.update(task, completed=report.step, now=self._line(report))
                     if not self.console.is_terminal and self._is_milestone(report.step):
                         self.console.print(
-                            f"step {report.step}/{self.recipe.steps}  {self._line(report)}", highlight=False
+                            f"step {report.step}/{self.recipe.steps}  {self._line(report)}",
+                            highlight=False,
+                            soft_wrap=True,
                         )
                     if self.interrupt.asked:
                         code = INTERRUPTED
                         break
             except KeyboardInterrupt:
                 code = INTERRUPTED
-            except NonFiniteError as error:
-                self.console.print(f"[red]stopped:[/] {error}", highlight=False)
+            except (ArithmeticError, ValueError) as error:  # a number that is not finite; a reward function that fails
+                self.console.print("stopped:", str(error), style="red", markup=False, highlight=False, soft_wrap=True)
                 code = 1
         self._close(code)
         return code
@@ -97,7 +99,9 @@ class Session:
         ]
         evaluated = [line for line in self.folder.read_metrics() if any(key.startswith("eval/") for key in line)]
         if evaluated:
-            parts += [f"{name} accuracy {evaluated[-1][f'eval/{name}/accuracy']:.3f}" for name in self.recipe.learners]
+            parts += [
+                f"{name} accuracy {_number(evaluated[-1][f'eval/{name}/accuracy'])}" for name in self.recipe.learners
+            ]
         return "  ".join([*parts, f"{report.metrics['sampler/tokens_per_second']:.0f} tokens/s"])
 
     def _is_milestone(self, step: int) -> bool:
@@ -123,7 +127,7 @@ class Session:
         ending = "" if code == 0 else f" (ended after step {done} of {self.recipe.steps})"
         self.console.print(f"run folder: {self.folder.path}{ending}", highlight=False, soft_wrap=True)
 
-    def _closing_table(self, before: Mapping[str, float], after: Mapping[str, float]) -> Table:
+    def _closing_table(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Table:
         table = Table(
             title=f"{self.recipe.name}: held-out questions, step {int(before['step'])} -> {int(after['step'])}"
         )

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import torch
 from einops import rearrange, repeat
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import DynamicCache
 
-from grpo_kit.batch import Sampling
+from grpo_kit.batch import Sampling, StopReason
 from grpo_kit.policies.policy import Policy, pad_left
 from grpo_kit.shapes import PerToken, TokenIds, TokenMask
 
@@ -18,11 +18,12 @@ RowLogits = Float[Tensor, "row vocabulary"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completions:
-    """What was written, one completion a row, right-padded with zeros; `logprobs` as in `Behavior`."""
+    """What was written, one completion a row, right-padded with zeros; fields as in `Rollouts` and `Behavior`."""
 
     tokens: TokenIds
     mask: TokenMask
     logprobs: PerToken
+    stop_reasons: tuple[StopReason, ...]
 
 
 def decode(
@@ -31,8 +32,12 @@ def decode(
     *,
     sampling: Sampling,
     uniforms: Float[Tensor, "row max_new_token"],
+    stop: Sequence[str] = (),
 ) -> Completions:
     """Continue every prompt `len(uniforms) / len(prompts)` times, each token decided by one uniform number.
+
+    A row ends with an end-of-sequence token, when its text holds a stop string, or after as many tokens as there are
+    uniform numbers.
 
     Own decoding rather than `generate`, because the rows must be a function of the given numbers alone (no global
     random state) and `generate` neither shares a prefill among samples nor drops finished rows.
@@ -51,13 +56,25 @@ def decode(
     logits = repeat(first, "prompt vocabulary -> (prompt sample) vocabulary", sample=samples)
     attention = repeat(prompt_mask, "prompt token -> (prompt sample) token", sample=samples)
     alive = torch.arange(len(uniforms), device=policy.device)
+    reasons: list[StopReason] = ["length"] * len(uniforms)
 
     for step in range(steps):
         distribution = restrict(logits, sampling)
+        if len(damaged := torch.nonzero(distribution.isnan().any(dim=1))):
+            raise ArithmeticError(
+                f"policy '{policy.name}' (version {policy.version}) gives row {int(alive[damaged[0, 0]])} no "
+                f"distribution (NaN) for token {step}. Its weights are damaged; lower the learning rate"
+            )
         chosen = draw(distribution, uniforms[alive, step]) if sampling.temperature > 0 else distribution.argmax(1)
         tokens[alive, step], mask[alive, step] = chosen, True
         logprobs[alive, step] = distribution[torch.arange(len(alive)), chosen].to(logprobs)
-        unfinished = torch.nonzero(~torch.isin(chosen, eos)).flatten()
+        ended = torch.isin(chosen, eos)
+        stopped = ~ended & _hits_stop(policy, tokens[alive, : step + 1], stop)
+        for row in alive[ended].tolist():
+            reasons[row] = "eos"
+        for row in alive[stopped].tolist():
+            reasons[row] = "stop"
+        unfinished = torch.nonzero(~(ended | stopped)).flatten()
         if len(unfinished) == 0 or step + 1 == steps:
             break
         if len(unfinished) < len(alive):
@@ -68,7 +85,18 @@ def decode(
         logits = _next_logits(policy, rearrange(chosen, "row -> row 1"), attention, positions, cache)
 
     width = int(mask.sum(1).max())
-    return Completions(tokens=tokens[:, :width], mask=mask[:, :width], logprobs=logprobs[:, :width])
+    return Completions(
+        tokens=tokens[:, :width], mask=mask[:, :width], logprobs=logprobs[:, :width], stop_reasons=tuple(reasons)
+    )
+
+
+def _hits_stop(policy: Policy, tokens: TokenIds, stop: Sequence[str]) -> Bool[Tensor, " row"]:
+    """Whether each row's last token completed a stop string; only the tail that can hold one is decoded."""
+    if not stop:
+        return torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+    tail = max(map(len, stop)) + 4  # a token is at least one character, but a character may take several bytes' tokens
+    texts = policy.tokenizer.batch_decode(tokens[:, -tail:].tolist(), skip_special_tokens=True)
+    return torch.tensor([any(text in written for text in stop) for written in texts], device=tokens.device)
 
 
 def restrict(logits: RowLogits, sampling: Sampling) -> RowLogits:

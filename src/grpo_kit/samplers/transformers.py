@@ -27,6 +27,7 @@ class TransformersSampler:
         top_p: nucleus mass kept, in (0, 1]. Below 1 the rows come from another distribution than the policy, and
             importance weights are biased by the mass cut off.
         top_k: number of most likely tokens kept; 0 keeps all. As for `top_p`.
+        stop: strings that end a completion (stop reason `stop`); the tokens keep them, the text is cut before.
         rows_per_batch: rows decoded together, whole prompts at a time; lower it when memory runs out.
     """
 
@@ -36,6 +37,7 @@ class TransformersSampler:
     temperature: Annotated[float, Field(ge=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     rows_per_batch: Annotated[int, Field(ge=1)] = 512
 
     @property
@@ -61,6 +63,7 @@ class TransformersSampler:
                 prompts.ids[start : start + per_batch],
                 sampling=self.sampling,
                 uniforms=uniforms[start * self.samples : (start + per_batch) * self.samples],
+                stop=self.stop,
             )
             for start in range(0, len(prompts), per_batch)
         ]
@@ -73,8 +76,8 @@ class TransformersSampler:
             tokens=tokens,
             mask=mask,
             groups=torch.tensor([prompts.groups[row] for row in rows], device=policy.device),
-            stop_reasons=tuple("eos" if row and row[-1] in policy.eos_ids else "length" for row in ids),
-            texts=tuple(policy.tokenizer.batch_decode(ids, skip_special_tokens=True)),
+            stop_reasons=tuple(reason for completions in written for reason in completions.stop_reasons),
+            texts=tuple(self._cut(text) for text in policy.tokenizer.batch_decode(ids, skip_special_tokens=True)),
             columns={name: tuple(values[row] for row in rows) for name, values in prompts.columns.items()},
             behavior=Behavior(
                 writers=(Writer(policy=policy.name, version=policy.version, sampling=self.sampling),),
@@ -82,3 +85,7 @@ class TransformersSampler:
                 logprobs=torch.cat([widen(completions.logprobs, width) for completions in written]),
             ),
         )
+
+    def _cut(self, text: str) -> str:
+        """The text before the first stop string."""
+        return text[: min((text.index(stop) for stop in self.stop if stop in text), default=len(text))]

@@ -44,7 +44,7 @@ class PolicyGradient:
     surrogate: Annotated[Surrogate, SURROGATES]
     ratio: Annotated[Ratio, RATIOS] = Field(default_factory=TokenRatio)
     anchor: Literal["proximal", "behavior"] = "proximal"
-    correction: Annotated[Correction | None, CORRECTIONS] = None
+    correction: Annotated[Correction, CORRECTIONS] | None = None
     baseline: Literal["selected", "sampled"] = "selected"
     weight: float = 1.0
 
@@ -80,7 +80,7 @@ class PolicyGradient:
         rollouts = experience.rollouts
         assert rollouts.behavior is not None, "a policy gradient needs rows that somebody sampled"
         seen = torch.where(kept, rewards, torch.nan) if self.baseline == "selected" else rewards
-        advantages = memory.call(f"learners.{learner}.advantage", self.advantage, seen, rollouts.groups)
+        advantages = memory.call("advantage", self.advantage, seen, rollouts.groups)
         if advantages.ndim == 1:
             advantages = repeat(advantages, "row -> row token", token=rollouts.mask.shape[1])
         behavior = rollouts.behavior.logprobs

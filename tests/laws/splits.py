@@ -1,0 +1,69 @@
+"""Law 1: any split of an optimizer step's rows into micro-batches, or over ranks, gives the same gradient."""
+
+import torch
+from hypothesis import strategies as st
+
+import tiny
+from grpo_kit import AdamW, Experience, Learner, objective
+from grpo_kit.learner import LiveLearner
+from grpo_kit.memory import Memory
+from laws.data import normal
+from tolerances import MODEL
+
+OPTIMIZER = AdamW(lr=1e-3, max_grad_norm=1e9)  # a norm no gradient here reaches: nothing is clipped
+
+
+def experience(draw) -> Experience:
+    """Rows of uneven lengths that `small` wrote, scored by `small` as it was and by `other`."""
+    count = draw(st.integers(2, 6))
+    lengths = draw(st.lists(st.integers(1, 5), min_size=count, max_size=count))
+    groups = draw(st.lists(st.sampled_from([4, 9]), min_size=count, max_size=count))
+    prompts = draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
+    rows = tiny.rollouts(lengths, groups, seed=draw(st.integers(0, 99)), prompt_lengths=prompts)
+    return tiny.experience(
+        rows, {"task": normal(draw, count)}, [tiny.policy("small", seed=0), tiny.policy("other", seed=1)]
+    )
+
+
+def gradient(learner: Learner, own, batch, rows, accumulate=objective.accumulate) -> torch.Tensor:
+    live = LiveLearner.start("small", learner, own, loop_steps=1)
+    accumulate(live, batch, rows, step=1)
+    return tiny.gradient_of(own)
+
+
+def micro_batches_change_nothing(learner: Learner, draw, accumulate=objective.accumulate):
+    """Law 1: row by row, in small lots and at once are one gradient."""
+    given = experience(draw)
+    count = len(given.rollouts)
+    kept = torch.ones(count, dtype=torch.bool)
+    batch = objective.freeze("small", learner, given, kept, Memory())
+    own = tiny.policy("small", seed=2)  # it has moved since the rows were scored
+    own.micro_batch_tokens = 10**6
+    at_once = gradient(learner, own, batch, range(count), accumulate)
+    for budget in (1, draw(st.integers(8, 24))):
+        own.micro_batch_tokens = budget
+        torch.testing.assert_close(gradient(learner, own, batch, range(count), accumulate), at_once, **MODEL)
+
+
+def ranks_change_nothing(learner: Learner, draw, weights_of="all rows"):
+    """Law 1: the sum over ranks, each with some rows and weights taken from all rows, is the same gradient."""
+    given = experience(draw)
+    count = len(given.rollouts)
+    batch = objective.freeze("small", learner, given, torch.ones(count, dtype=torch.bool), Memory())
+    own = tiny.policy("small", seed=2)
+    at_once = gradient(learner, own, batch, range(count))
+    ranks = draw(st.lists(st.sampled_from([0, 1]), min_size=count, max_size=count))
+    total = torch.zeros_like(at_once)
+    for rank in set(ranks):
+        rows = [row for row in range(count) if ranks[row] == rank]
+        weights = learner.weighting(batch.counted)[rows]
+        weighting = (lambda mask, own=weights: own) if weights_of == "all rows" else learner.weighting
+        shard = Learner(
+            rewards=learner.rewards,
+            terms=learner.terms,
+            weighting=weighting,
+            optimizer=learner.optimizer,
+            mask_truncated=learner.mask_truncated,
+        )
+        total += gradient(shard, own, batch, rows)
+    torch.testing.assert_close(total, at_once, **MODEL)

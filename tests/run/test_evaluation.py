@@ -1,0 +1,48 @@
+"""Evaluation: what its numbers mean, and that the same weights give the same ones."""
+
+import math
+
+import pytest
+import torch
+
+import tiny
+from grpo_kit import Component, EvaluationSpec, PromptSet
+from grpo_kit.data import Arithmetic
+from grpo_kit.run.evaluation import evaluate_policy
+
+QUESTIONS = PromptSet(ids=((2, 3), (4,), (5, 6, 7)), columns={"answer": ("a", "b", "c")}, skipped=())
+SETTINGS = EvaluationSpec(data=Arithmetic(), reward="right", samples=4)
+
+
+def by_rows(values):
+    """A reward that gives the first values to the sampled rows and the others to the greedy ones."""
+    left = list(values)
+
+    def reward(rollouts, signals):
+        given = [left.pop(0) for _ in range(len(rollouts))]
+        return Component(values=torch.tensor(given), statuses=("ok",) * len(given))
+
+    return reward
+
+
+def test_accuracy_greedy_and_pass_at_k_are_shares_of_the_right():
+    nan = math.nan
+    sampled = [*[1.0, 0.0, 0.0, 0.0], *[0.0, 0.0, 0.0, nan], *[1.0, 1.0, 0.5, 1.0]]
+    policy = tiny.policy(dtype=torch.float32)
+    report = evaluate_policy(policy, QUESTIONS, by_rows([*sampled, 1.0, 0.0, nan]), SETTINGS, 5)
+    assert report["accuracy"] == pytest.approx(4 / 11)  # 4 right of 11 with a verdict; 0.5 is not right
+    assert report["greedy"] == pytest.approx(1 / 2)
+    assert report["pass@4"] == pytest.approx(2 / 3)
+    assert report["missing"] == pytest.approx(1 / 12)
+    # Shares of the questions: 1/4, 0, 3/4.
+    shares = torch.tensor([0.25, 0.0, 0.75])
+    assert report["accuracy_stderr"] == pytest.approx(float(shares.std()) / math.sqrt(3))
+    assert 1 <= report["length"] <= 5
+    assert 0 < report["entropy"] < math.log(tiny.VOCABULARY)
+
+
+def test_the_same_weights_give_the_same_numbers():
+    reports = [
+        evaluate_policy(tiny.policy(dtype=torch.float32), QUESTIONS, by_rows([0.0] * 15), SETTINGS, 5) for _ in "ab"
+    ]
+    assert reports[0] == reports[1]

@@ -1,0 +1,108 @@
+"""Terms: what they read, what they refuse, what they freeze."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+import tiny
+from grpo_kit import (
+    Clip,
+    DivergenceTerm,
+    EntropyBonus,
+    GroupMean,
+    ImportanceWeight,
+    PolicyGradient,
+    Reinforce,
+    SampledKL,
+    Scores,
+    SequenceRatio,
+)
+from grpo_kit.memory import Memory
+from tolerances import EXACT
+
+pytestmark = pytest.mark.usefixtures("float64")
+PARTS = {"advantage": GroupMean(), "surrogate": Clip()}
+
+
+def test_what_each_term_reads():
+    assert PolicyGradient(**PARTS).reads("small") == ("small",)
+    assert PolicyGradient(**PARTS, anchor="behavior").reads("small") == ()
+    assert DivergenceTerm(to="ref", divergence=SampledKL()).reads("small") == ("ref",)
+    assert EntropyBonus().reads("small") == ()
+    assert EntropyBonus().needs_entropy
+
+
+def test_a_correction_may_be_left_out_by_name():
+    assert PolicyGradient(**PARTS, correction=None) == PolicyGradient(**PARTS)
+    assert replace(PolicyGradient(**PARTS), weight=2.0).correction is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({**PARTS, "anchor": "behavior", "correction": ImportanceWeight()}, "nothing to do"),
+        ({**PARTS, "surrogate": Reinforce(), "ratio": SequenceRatio()}, "no ratio in its gradient"),
+        ({**PARTS, "surrogate": Reinforce(), "anchor": "behavior"}, "no ratio in its gradient"),
+        ({**PARTS, "anchor": "reference"}, "anchor"),
+        ({**PARTS, "clip": 0.2}, "clip"),
+    ],
+)
+def test_idle_or_unknown_options_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        PolicyGradient(**settings)
+
+
+def test_the_baseline_sees_the_selected_or_the_sampled_rows():
+    rows = tiny.rollouts([1, 1, 1], [0, 0, 0])
+    experience = tiny.experience(rows, {}, [tiny.policy()])
+    rewards, kept = torch.tensor([1.0, 0.0, 5.0]), torch.tensor([True, True, False])
+    selected, sampled = (
+        PolicyGradient(**PARTS, baseline=baseline).freeze(experience, rewards, kept, "small", Memory())["advantages"]
+        for baseline in ("selected", "sampled")
+    )
+    assert selected[:, 0].tolist() == [0.5, -0.5, 0.0]  # mean of 1, 0
+    assert sampled[:, 0].tolist() == [-1.0, -2.0, 3.0]  # mean of 1, 0, 5
+
+
+def test_the_correction_is_anchor_over_behavior_and_multiplies_the_loss():
+    rows = tiny.rollouts([3, 2], [0, 0])
+    experience = tiny.experience(rows, {}, [tiny.policy()])
+    part = ImportanceWeight(level="prefix", high=1.3)
+    term = PolicyGradient(**PARTS, correction=part)
+    rewards, everything = torch.tensor([1.0, 0.0]), torch.ones(2, dtype=torch.bool)
+    frozen = term.freeze(experience, rewards, everything, "small", Memory())
+    anchor = experience.signals["small"].logprobs
+    weights = part(anchor - rows.behavior.logprobs, rows.mask)
+    torch.testing.assert_close(frozen["correction"], weights, **EXACT)
+    plain = PolicyGradient(**PARTS)
+    current = Scores(logprobs=anchor + 0.05)
+    torch.testing.assert_close(
+        term(current, frozen, rows.mask, rows.mask), weights * plain(current, frozen, rows.mask, rows.mask), **EXACT
+    )
+
+
+def test_with_anchor_behavior_the_ratio_is_to_the_writer():
+    rows = tiny.rollouts([3], [0])
+    experience = tiny.experience(rows, {}, [tiny.policy()])
+    term = PolicyGradient(**PARTS, anchor="behavior")
+    frozen = term.freeze(experience, torch.ones(1), torch.ones(1, dtype=torch.bool), "small", Memory())
+    assert frozen["anchor"] is rows.behavior.logprobs
+    frozen = {**frozen, "advantages": torch.ones(1, 3)}
+    loss = term(Scores(logprobs=rows.behavior.logprobs - 1), frozen, rows.mask, rows.mask)
+    torch.testing.assert_close(loss, torch.full((1, 3), -1.0).exp() * -1, **EXACT)
+
+
+def test_the_sequence_level_sees_the_whole_row_though_some_tokens_do_not_count():
+    mask, counted = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[True, False]])
+    frozen = {name: torch.zeros(1, 2) for name in ("anchor", "behavior")} | {"advantages": torch.ones(1, 2)}
+    term = PolicyGradient(advantage=GroupMean(), surrogate=Clip(high=9.0), ratio=SequenceRatio())
+    loss = term(Scores(logprobs=torch.tensor([[0.2, 0.4]])), frozen, mask, counted)
+    torch.testing.assert_close(loss, torch.tensor([[-torch.tensor(0.3).exp(), 0.0]]), **EXACT)
+
+
+def test_the_entropy_bonus_is_minus_the_entropy():
+    mask = torch.tensor([[True, False]])
+    loss = EntropyBonus()(Scores(logprobs=torch.zeros(1, 2), entropy=torch.tensor([[0.7, 9.0]])), {}, mask, mask)
+    assert loss.tolist() == [[-0.7, 0.0]]

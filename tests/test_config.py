@@ -1,0 +1,232 @@
+"""Reading recipes: every kind of mistake with its full message, all at once; settings; the way back to TOML."""
+
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from grpo_kit import GroupMean, RecipeError, read_recipe
+from grpo_kit.config import find_recipe, parse_recipe
+from grpo_kit.parts import as_table
+
+SHIPPED = sorted(Path(str(files("grpo_kit"))).glob("recipes/*.toml"))
+TOP_LEVEL = (
+    "data, evaluation, learners, log_samples, max_prompt_tokens, name, policies, prompts_per_step, rewards, sampler, "
+    "seed, selection, steps"
+)
+POLICY_TERM = "learners.small.terms.policy"
+
+MISTAKES = {
+    "stpes = 3": f"stpes: unknown key 'stpes'. Did you mean 'steps'? Known: {TOP_LEVEL}.",
+    f"{POLICY_TERM}.clip = 0.1": (
+        f"{POLICY_TERM}.clip: unknown key 'clip'. "
+        "Known: advantage, anchor, baseline, correction, ratio, surrogate, weight."
+    ),
+    f"{POLICY_TERM}.surrogate.clip_low = 0.1": (
+        f"{POLICY_TERM}.surrogate.clip_low: unknown key 'clip_low'. Did you mean 'low'? Known: cap, high, low."
+    ),
+    f"{POLICY_TERM}.advantage.kind = 'group_meen'": (
+        f"{POLICY_TERM}.advantage: unknown kind 'group_meen'. Did you mean 'group_mean'? "
+        "Known: group_mean, leave_one_out."
+    ),
+    "sampler.kind = 'trnsformers'": (
+        "sampler: unknown kind 'trnsformers'. Did you mean 'transformers'? Known: transformers."
+    ),
+    "learners.small.weighting.kind = 'fixed'": (
+        "learners.small.weighting: unknown kind 'fixed'. Did you mean 'fixed_length'? "
+        "Known: equal_rows, equal_tokens, fixed_length."
+    ),
+    "learners.small.weighting = 3": (
+        "learners.small.weighting: expected a table with a 'kind', got 3. Known: equal_rows, equal_tokens, "
+        "fixed_length."
+    ),
+    "learners.small.weighting = { length = 48 }": (
+        "learners.small.weighting: has no 'kind'. Known: equal_rows, equal_tokens, fixed_length."
+    ),
+    "steps = '3'": "steps: should be a valid integer, got '3' (str).",
+    "steps = true": "steps: should be a valid integer, got True (bool).",
+    "steps = 2.5": "steps: should be a valid integer, got 2.5 (float).",
+    "steps = 0": "steps: should be greater than or equal to 1, got 0 (int).",
+    "name = 'a b'": "name: should match pattern '^[A-Za-z0-9._-]+$', got 'a b' (str).",
+    "learners.small.optimizer.lr = 'fast'": (
+        "learners.small.optimizer.lr: should be a valid number, got 'fast' (str)."
+    ),
+    "learners.small.optimizer.lr = 0": "learners.small.optimizer.lr: should be greater than 0, got 0 (int).",
+    "learners.small.optimizer.betas = [0.9]": "learners.small.optimizer.betas.1: missing; it has no default.",
+    "learners.small.mask_truncated = maybe": (
+        "learners.small.mask_truncated: should be a valid boolean, got 'maybe' (str)."
+    ),
+    "policies.small.dtype = 'float8'": (
+        "policies.small.dtype: unknown choice 'float8'. Did you mean 'float64'? "
+        "Known: float32, bfloat16, float16, float64."
+    ),
+    "policies.small.follows = 'large'": (
+        "policies.small: give either model (its own weights) or follows (those of a live policy), not both or none."
+    ),
+    "policies.large.decay = 0.5": (
+        "policies.large: decay and every belong to a follower; give follows or leave them out."
+    ),
+    "data.path = 'x'": "data.path: unknown key 'path'. Known: rows, seed, split, task.",
+    "data.kind = 'dataset'": "data.path: missing; it has no default.",
+    "evaluation.data.splt = 'eval'": (
+        "evaluation.data.splt: unknown key 'splt'. Did you mean 'split'? Known: rows, seed, split, task."
+    ),
+    "data = 3": "data: expected a table with a 'kind', got 3. Known: arithmetic, dataset.",
+    "learners = 3": "learners: should be a table, got 3 (int).",
+    "learners.small.rewards = { correctness = true }": (
+        "learners.small.rewards.correctness: should be a valid number, got True (bool)."
+    ),
+    "learners.small.terms.policy.weight = nan": "learners.small.terms.policy.weight: nan is not a number. Give one.",
+    "rewards.kd.length_norm = 'sequence'": "rewards.kd: length_norm 'sequence' does not use length; leave length out.",
+    "learners.large.terms.policy.anchor = 'behavior'": (
+        "learners.large.terms.policy: anchor 'behavior' leaves a correction nothing to do (it would always be 1); "
+        "remove the correction or use anchor 'proximal'."
+    ),
+    f"{POLICY_TERM}.ratio.kind = 'sequence'; {POLICY_TERM}.surrogate.kind = 'reinforce'": (
+        f"{POLICY_TERM}: surrogate 'reinforce' has no ratio in its gradient; remove ratio or use surrogate 'clip'."
+    ),
+}
+"""Settings put over codistill.toml, and the one mistake that each is."""
+
+BAD_SETTINGS = {
+    "steps": "--set steps: write it as a.b=c",
+    "=3": "--set =3: write it as a.b=c",
+    "a..b=3": "--set a..b=3: write it as a.b=c",
+    "steps.more=3": "--set steps.more=3: 'steps' is a value, not a table",
+}
+
+
+def mistakes_of(settings, recipe="codistill"):
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(recipe, settings=settings)
+    return list(caught.value.mistakes)
+
+
+@pytest.mark.parametrize("settings", MISTAKES)
+def test_a_mistake_is_named_with_its_place_and_what_is_allowed(settings):
+    assert mistakes_of(settings.split("; ")) == [MISTAKES[settings]]
+
+
+def test_all_mistakes_are_reported_at_once():
+    single = [settings for settings in MISTAKES if settings.startswith(("stpes", "steps = '3'", POLICY_TERM))][:3]
+    settings = [
+        *single,
+        "learners.large.optimizer.lr = -1",
+        "rewards.kd.teacher = 'larg'",
+        "evaluation.reward = 'right'",
+    ]
+    assert sorted(mistakes_of(settings)) == sorted(
+        [
+            *(MISTAKES[setting] for setting in single),
+            "learners.large.optimizer.lr: should be greater than 0, got -1 (int).",
+            "rewards.kd: there is no policy 'larg'. Did you mean 'large'? Known: small, large.",
+            "evaluation.reward: there is no reward 'right'. Known: correctness, kd.",
+        ]
+    )
+
+
+def test_the_error_counts_its_mistakes_and_names_the_recipe():
+    with pytest.raises(RecipeError, match=r"^codistill: 2 mistakes\n  steps: .*\n  seed: "):
+        read_recipe("codistill", settings=["steps=a", "seed=-1"])
+    with pytest.raises(RecipeError, match=r"^codistill: 1 mistake\n"):
+        read_recipe("codistill", settings=["steps=a"])
+
+
+def test_a_key_that_is_missing_is_named(tmp_path):
+    (tmp_path / "empty.toml").write_text("")
+    assert sorted(mistakes_of([], str(tmp_path / "empty.toml"))) == [
+        f"{key}: missing; it has no default."
+        for key in ("data", "name", "policies", "prompts_per_step", "sampler", "steps")
+    ]
+
+
+def test_a_file_that_is_not_toml_is_refused(tmp_path):
+    (tmp_path / "broken.toml").write_text("steps = \n")
+    assert mistakes_of([], str(tmp_path / "broken.toml"))[0].startswith("not TOML: Invalid value (at line 1")
+
+
+@pytest.mark.parametrize("setting", BAD_SETTINGS)
+def test_a_setting_that_cannot_be_read_is_refused(setting):
+    assert mistakes_of([setting]) == [BAD_SETTINGS[setting]]
+
+
+@pytest.mark.parametrize(
+    ("setting", "read"),
+    [
+        ("learners.small.mask_truncated=true", lambda recipe: recipe.learners["small"].mask_truncated is True),
+        ("learners.small.mask_truncated=false", lambda recipe: recipe.learners["small"].mask_truncated is False),
+        ("steps=7", lambda recipe: recipe.steps == 7),
+        (" steps = 7", lambda recipe: recipe.steps == 7),
+        ("learners.small.optimizer.lr=3e-4", lambda recipe: recipe.learners["small"].optimizer.lr == 3e-4),
+        ("learners.small.optimizer.lr=1", lambda recipe: recipe.learners["small"].optimizer.lr == 1.0),
+        ("name=other", lambda recipe: recipe.name == "other"),
+        ('name="other"', lambda recipe: recipe.name == "other"),
+        ("policies.large.model=./a=b", lambda recipe: recipe.policies["large"].model == "./a=b"),
+        (
+            "learners.small.optimizer.betas=[0.8, 0.9]",
+            lambda recipe: recipe.learners["small"].optimizer.betas == (0.8, 0.9),
+        ),
+        (
+            "learners.small.terms.policy.advantage={ kind = 'group_mean', scale = 'batch' }",
+            lambda recipe: recipe.learners["small"].terms["policy"].advantage == GroupMean(scale="batch"),
+        ),
+    ],
+)
+def test_a_setting_is_put_over_the_recipe(setting, read):
+    assert read(read_recipe("codistill", settings=[setting]))
+
+
+def test_the_last_of_two_settings_wins():
+    assert read_recipe("codistill", settings=["steps=3", "steps=4"]).steps == 4
+
+
+def test_evaluation_data_holds_only_what_differs():
+    recipe = read_recipe("codistill", settings=["data.task=sparse"])
+    assert (recipe.data.split, recipe.evaluation.data.split) == ("train", "eval")
+    assert recipe.evaluation.data.task == "sparse"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_recipe_reads_alone_on_one_page(path):
+    raw = tomllib.loads(path.read_text())
+    assert raw["name"] == path.stem
+    assert {"steps", "seed"} <= raw.keys()
+    assert len(path.read_text().splitlines()) < 60
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_recipe_comes_back_from_its_own_toml(path):
+    recipe = read_recipe(str(path))
+    again, mistakes, _ = parse_recipe(tomllib.loads(tomli_w.dumps(as_table(recipe))))
+    assert mistakes == []
+    assert again == recipe
+
+
+@pytest.mark.parametrize("name", ["grpo", "grpo.toml", "recipes/grpo.toml", "recipes/grpo"])
+def test_a_shipped_recipe_is_found_from_anywhere(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe(name) == next(path for path in SHIPPED if path.stem == "grpo")
+
+
+def test_a_local_file_goes_before_the_shipped_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    text = next(path for path in SHIPPED if path.stem == "grpo").read_text()
+    (tmp_path / "recipes" / "grpo.toml").write_text(text.replace("steps = ", "steps = 1"))
+    assert find_recipe("recipes/grpo.toml") == Path("recipes/grpo.toml")
+    assert str(read_recipe("recipes/grpo.toml").steps).startswith("1")
+
+
+@pytest.mark.parametrize(
+    ("name", "guess"),
+    [("gropo", " Did you mean 'grpo'?"), ("codistil.toml", " Did you mean 'codistill'?"), ("elsewhere/grpo.toml", "")],
+)
+def test_an_unknown_recipe_is_refused_with_the_known_ones(name, guess, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (mistake,) = mistakes_of([], name)
+    known = ", ".join(path.stem for path in SHIPPED)
+    assert mistake.startswith("no such file.")
+    assert guess in mistake
+    assert mistake.endswith(f"Shipped: {known}.")

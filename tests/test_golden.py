@@ -1,0 +1,60 @@
+"""Short whole runs of the tiny recipes against their stored numbers. Rewrite them by `make golden`; review the diff."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from grpo_kit import read_recipe, train
+from grpo_kit.run.setup import load_inputs, load_policies, prompt_stream
+
+sys.path.insert(0, str(Path(__file__).parent))  # when run as a program
+
+import tolerances
+
+GOLDEN = Path(__file__).parent / "golden"
+RECIPES = ("grpo", "codistill", "codistill_paper")
+SETTINGS = ("prompts_per_step=4", "evaluation.questions=1", "learners.small.optimizer.warmup_steps=0")
+STEPS = 3
+CLOCK = ("time/", "sampler/tokens_per_second")
+"""Metrics that no two runs share."""
+
+
+def short_run(name):
+    """The metrics of the first steps of a recipe, six digits each; the large rate moves weights in three steps."""
+    recipe = read_recipe(name, settings=[*SETTINGS, "learners.small.optimizer.lr=1e-3", f"steps={STEPS}"])
+    policies = load_policies(recipe)
+    reports = train(recipe, policies, prompt_stream(recipe, load_inputs(recipe)))
+    return [
+        {key: float(f"{value:.6g}") for key, value in report.metrics.items() if not key.startswith(CLOCK)}
+        for report in reports
+    ]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_short_run_gives_its_stored_numbers(name):
+    stored = json.loads((GOLDEN / f"{name}.json").read_text())
+    found = short_run(name)
+    assert len(found) == len(stored) == STEPS
+    for line, golden in zip(found, stored, strict=True):
+        assert line.keys() == golden.keys()
+        off = {
+            key: (value, golden[key])
+            for key, value in line.items()
+            if value != pytest.approx(golden[key], nan_ok=True, **tolerances.GOLDEN)
+        }
+        assert not off, f"step {int(line['step'])}: {off}"
+
+
+def test_stored_numbers_belong_to_a_recipe():
+    assert {path.stem for path in GOLDEN.glob("*.json")} == set(RECIPES)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for recipe_name in RECIPES:
+        text = json.dumps(short_run(recipe_name), indent=1) + "\n"
+        (GOLDEN / f"{recipe_name}.json").write_text(text)
+        print(f"tests/golden/{recipe_name}.json written")

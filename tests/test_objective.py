@@ -1,0 +1,148 @@
+"""From a batch to a gradient: mini-batches, masks, and numbers that are not finite."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import tiny
+from grpo_kit import (
+    AdamW,
+    Clip,
+    DivergenceTerm,
+    EntropyBonus,
+    EqualTokens,
+    FixedLength,
+    GroupMean,
+    Learner,
+    NonFiniteError,
+    PolicyGradient,
+    SampledKL,
+)
+from grpo_kit.learner import LiveLearner
+from grpo_kit.memory import Memory
+from grpo_kit.objective import accumulate, freeze, mini_batches
+from tolerances import EXACT, MODEL, MODEL_SUM
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def learner(**changes) -> Learner:
+    settings = {
+        "rewards": {"task": 1.0},
+        "terms": {"policy": PolicyGradient(advantage=GroupMean(), surrogate=Clip())},
+        "weighting": EqualTokens(),
+        "optimizer": AdamW(lr=1e-3, max_grad_norm=1e9),
+    }
+    return Learner(**settings | changes)
+
+
+def prepared(settings: Learner, lengths=(3, 2, 4), rewards=(1.0, 0.0, 0.5), policies=("small",), **changes):
+    rows = tiny.rollouts(list(lengths), [0] * len(lengths), **changes)
+    scored = [tiny.policy(name, seed=number) for number, name in enumerate(policies)]
+    experience = tiny.experience(rows, {"task": list(rewards)}, scored)
+    batch = freeze("small", settings, experience, torch.ones(len(rows), dtype=torch.bool), Memory())
+    live = LiveLearner.start("small", settings, tiny.policy(seed=0), loop_steps=1)
+    return live, batch
+
+
+def test_mini_batches_deal_every_row_once_and_evenly():
+    dealt = list(mini_batches(10, 4, torch.Generator().manual_seed(0)))
+    assert sorted(row for rows in dealt for row in rows) == list(range(10))
+    assert sorted(map(len, dealt)) == [2, 2, 3, 3]
+    assert dealt != list(mini_batches(10, 4, torch.Generator().manual_seed(1)))
+    assert list(mini_batches(2, 4, torch.Generator().manual_seed(0))) in ([[0], [1]], [[1], [0]])
+    assert list(mini_batches(0, 2, torch.Generator())) == []
+
+
+def test_the_gradient_of_a_mini_batch_is_that_of_its_rows_alone():
+    live, batch = prepared(learner())
+    accumulate(live, batch, [0, 2], step=1)
+    part = tiny.gradient_of(live.policy)
+    accumulate(live, batch.take([0, 2]), [0, 1], step=1)
+    torch.testing.assert_close(tiny.gradient_of(live.policy), part, **MODEL)
+
+
+def test_terms_add_up_by_their_weights():
+    both = {
+        "policy": PolicyGradient(advantage=GroupMean(), surrogate=Clip(), weight=2.0),
+        "entropy": EntropyBonus(weight=-3.0),
+    }
+    total = 0
+    for name, term in both.items():
+        live, batch = prepared(learner(terms={name: replace(term, weight=1.0)}))
+        accumulate(live, batch, range(3), step=1)
+        total = total + term.weight * tiny.gradient_of(live.policy)
+    live, batch = prepared(learner(terms=both))
+    found = accumulate(live, batch, range(3), step=1)
+    torch.testing.assert_close(tiny.gradient_of(live.policy), total, **MODEL_SUM)
+    assert set(found.losses) == {"policy", "entropy"}
+    assert found.norm == pytest.approx(float(total.norm()))
+
+
+def test_a_long_gradient_is_scaled_down_to_the_largest_norm():
+    settings = learner(optimizer=AdamW(lr=1e-3, max_grad_norm=1e-3))
+    live, batch = prepared(settings)
+    found = accumulate(live, batch, range(3), step=1)
+    assert found.norm > 1e-3
+    assert float(tiny.gradient_of(live.policy).norm()) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_truncated_rows_leave_the_loss_but_stay_in_the_baseline():
+    settings = learner(mask_truncated=True, weighting=FixedLength(length=4))
+    live, batch = prepared(settings)  # row 2 was cut at the limit
+    assert batch.counted.any(1).tolist() == [True, True, False]
+    assert batch.frozen["policy"]["advantages"][:, 0].tolist() == [0.5, -0.5, 0.0]  # mean of 1, 0, 0.5
+    accumulate(live, batch, range(3), step=1)
+    masked = tiny.gradient_of(live.policy)
+    kept, without = prepared(replace(settings, mask_truncated=False))
+    accumulate(kept, without, [0, 1], step=1)
+    torch.testing.assert_close(masked, tiny.gradient_of(kept.policy), **MODEL)
+
+
+def test_the_log_probabilities_seen_are_those_of_the_current_policy():
+    live, batch = prepared(learner())
+    live.policy.micro_batch_tokens = 1
+    found = accumulate(live, batch, [2, 0], step=1)
+    expected = live.policy.score_all(batch.rollouts).logprobs
+    for row in (0, 2):
+        length = int(batch.rollouts.lengths[row])
+        torch.testing.assert_close(found.logprobs[row, :length], expected[row, :length], **EXACT)
+    assert (found.logprobs[1] == 0).all()
+
+
+def test_a_loss_that_is_not_finite_names_step_learner_term_and_row():
+    live, batch = prepared(learner())
+    frozen = batch.frozen["policy"]
+    anchor = frozen["anchor"].clone()
+    anchor[1, 1] = -1e9  # a ratio of e^(1e9) with a negative advantage is infinite
+    batch = replace(batch, frozen={"policy": {**frozen, "anchor": anchor}})
+    with pytest.raises(NonFiniteError, match=r"step 7, learner 'small', term 'policy': .*row 1 .*token 1"):
+        accumulate(live, batch, range(3), step=7)
+
+
+def test_a_gradient_that_is_not_finite_names_step_learner_term_and_row():
+    def root(current, other):
+        return (current - other).abs().sqrt()  # its gradient at 0 is infinite
+
+    terms = {"policy": learner().terms["policy"], "to self": DivergenceTerm(to="small", divergence=root)}
+    live, batch = prepared(learner(terms=terms))
+    frozen = dict(batch.frozen)
+    other = frozen["to self"]["other"] - 1.0
+    live.policy.micro_batch_tokens = 1  # row by row, so that the score below is met to the last bit
+    current = live.policy.score(batch.rollouts.take([1])).logprobs.detach()
+    other[1, 1] = current[0, 1]
+    batch = replace(batch, frozen={**frozen, "to self": {"other": other}})
+    with pytest.raises(NonFiniteError, match=r"step 3, learner 'small', term 'to self': the gradient of row 1 is not"):
+        accumulate(live, batch, range(3), step=3)
+
+
+def test_a_missing_reward_leaves_its_row_without_an_advantage():
+    _, batch = prepared(learner(), rewards=(1.0, torch.nan, 0.0))
+    assert batch.frozen["policy"]["advantages"][:, 0].tolist() == [0.5, 0.0, -0.5]
+
+
+def test_a_divergence_pulls_without_rewards():
+    settings = learner(rewards={}, terms={"kl": DivergenceTerm(to="other", divergence=SampledKL())})
+    live, batch = prepared(settings, policies=("small", "other"))
+    assert accumulate(live, batch, range(3), step=1).norm > 0
