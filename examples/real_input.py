@@ -18,6 +18,7 @@ from grpo_kit import PolicySpec, read_recipe
 from grpo_kit.config import find_recipe
 from grpo_kit.policies import load_policy
 from grpo_kit.run.session import start
+from grpo_kit.run.setup import load_inputs
 
 KD = '{ kind = "on_policy_kd", teacher = "large", student = "student", length = 64 }'
 LARGE = """{ rewards = { correctness = 1.0, format = 0.2 }, weighting = { kind = "fixed_length", length = 64 },
@@ -53,16 +54,17 @@ def train(out: Path, name: str, steps: int, model: Path, *settings: str) -> None
         "policies.student.micro_batch_tokens=4096",
     )  # fmt: skip
     recipe = read_recipe("gsm8k", settings=[*common, *settings])
-    session = start(recipe, find_recipe("gsm8k").read_text(), out=out / name, console=Console(width=110))
+    source = find_recipe("gsm8k").read_text(encoding="utf-8")
+    session = start(recipe, load_inputs(recipe), source, out=out / name, console=Console(width=110))
     assert session.run() == 0
     for learner in recipe.learners:
         folder = out / name / "policies" / learner
-        before = AutoModelForCausalLM.from_pretrained(recipe.policies[learner].model)
+        before = AutoModelForCausalLM.from_pretrained(str(recipe.policies[learner].model))
         after, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
         pairs = zip(before.parameters(), after.parameters(), strict=True)
-        moved = max(float((new - old).abs().max()) for old, new in pairs)
+        moved = max(float((new - old).detach().abs().max()) for old, new in pairs)
         prompt = tokenizer("Problem: A pen costs 3 dollars. How much do 4 pens cost?\nSolution:", return_tensors="pt")
-        text = tokenizer.decode(after.generate(**prompt, max_new_tokens=24, do_sample=False)[0])
+        text = tokenizer.decode(after.generate(**prompt, max_new_tokens=24, do_sample=False)[0])  # pyright: ignore
         print(f"{name}/{learner}: largest weight change {moved:.2e}; reloaded, it writes: {text!r}")
 
 

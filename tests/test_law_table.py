@@ -80,7 +80,11 @@ def test_every_public_function_states_its_shapes():
     for found in walk_packages(grpo_kit.__path__, "grpo_kit."):
         module = import_module(found.name)
         for name, value in vars(module).items():
-            own = isfunction(value) and not name.startswith("_") and value.__module__ == found.name
-            if own and (wrong := signatures.bare_tensors(value)):
-                bare[f"{found.name}.{name}"] = wrong
-    assert set(bare) <= set(ANY_SHAPE), bare
+            if name.startswith("_") or getattr(value, "__module__", "") != found.name:
+                continue
+            methods = vars(value) if isinstance(value, type) else {}
+            public = {key: own for key, own in methods.items() if not key.startswith("_") or key == "__call__"}
+            for key, function in {"": value, **public}.items():
+                if isfunction(function) and (wrong := signatures.bare_tensors(function)):
+                    bare[f"{found.name}.{name}.{key}".rstrip(".")] = wrong
+    assert set(bare) == set(ANY_SHAPE), bare

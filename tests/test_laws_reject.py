@@ -56,7 +56,7 @@ def nan_alone(rewards, groups):
     out = torch.zeros_like(rewards)
     for group in groups.unique():
         own = rewards[groups == group]
-        out[groups == group] = (own - own.mean()) / (own.std() + 1e-4)
+        out[groups == group] = (own - own.mean()) / (((own - own.mean()).square().sum() / (len(own) - 1)).sqrt() + 1e-4)
     return out
 
 

@@ -14,6 +14,7 @@ from grpo_kit import Arithmetic, PolicySpec, read_recipe
 from grpo_kit.config import find_recipe
 from grpo_kit.policies import load_policy
 from grpo_kit.run.session import start
+from grpo_kit.run.setup import load_inputs
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -44,7 +45,9 @@ def test_annotations_are_real_objects(path):
 @pytest.mark.parametrize("name", ["grpo", "codistill", "codistill_paper"])
 def test_a_recipe_takes_two_steps(name, tmp_path):
     recipe = read_recipe(name, settings=SHORT)
-    session = start(recipe, find_recipe(name).read_text(), out=tmp_path / "out", console=Console(quiet=True))
+    session = start(
+        recipe, load_inputs(recipe), find_recipe(name).read_text(), out=tmp_path / "out", console=Console(quiet=True)
+    )
     before = {learner: session.policies[learner].version for learner in recipe.learners}
     assert session.run() == 0
     assert [line["step"] for line in session.folder.read_metrics()] == [0, 1, 2]
@@ -59,7 +62,7 @@ def test_gsm8k_takes_two_steps_on_a_file_and_a_model_of_ones_own(tmp_path):
     settings = [*SHORT, "policies.student.model=tiny:small", "sampler.max_new_tokens=48"]
     settings += [f"data.path='{file}'", "data.name=", "data.chat=false", "data.template={prompt}"]
     recipe = read_recipe("gsm8k", settings=settings)
-    session = start(recipe, "", out=tmp_path / "out", console=Console(quiet=True))
+    session = start(recipe, load_inputs(recipe), "", out=tmp_path / "out", console=Console(quiet=True))
     assert session.inputs.prompts.columns["answer"] == tuple(arithmetic["answer"])
     assert session.run() == 0
     metrics = session.folder.read_metrics()

@@ -32,14 +32,16 @@ def run(
 ) -> None:
     """Train what the recipe describes and leave a run folder behind."""
     # Imported here so that `grpo-kit --help` does not wait for torch.
-    from grpo_kit.config import find_recipe, read_recipe
-    from grpo_kit.run.session import start
+    from grpo_kit.config import find_recipe
+    from grpo_kit.run.session import refuse_existing, start
+    from grpo_kit.run.setup import open_recipe
 
     console = _quiet_console()
     _find_code(allow_code)
     try:
-        described = read_recipe(recipe, settings=set_ or [], allow_code=allow_code)
-        session = start(described, find_recipe(recipe).read_text(encoding="utf-8"), out=out, console=console)
+        refuse_existing(out)
+        described, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
+        session = start(described, inputs, find_recipe(recipe).read_text(encoding="utf-8"), out=out, console=console)
         raise typer.Exit(session.run())
     except ValueError as error:
         _fail(error)
@@ -48,15 +50,14 @@ def run(
 @app.command()
 def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = False) -> None:
     """Read the recipe, its tokenizers and its data, and list every mistake at once."""
-    from grpo_kit.config import read_recipe
     from grpo_kit.run.session import describe
-    from grpo_kit.run.setup import load_inputs
+    from grpo_kit.run.setup import open_recipe
 
     console = _quiet_console()
     _find_code(allow_code)
     try:
-        described = read_recipe(recipe, settings=set_ or [], allow_code=allow_code)
-        for line in describe(load_inputs(described)):
+        _, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
+        for line in describe(inputs):
             console.print(line, highlight=False, soft_wrap=True)
         console.print(f"{recipe}: no mistakes", highlight=False, soft_wrap=True)
     except ValueError as error:

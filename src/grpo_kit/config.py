@@ -5,7 +5,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -43,8 +43,25 @@ def find_recipe(name: str) -> Path:
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examined:
+    """What a recipe file says: the recipe (None when too little can be read), its mistakes, what they took out."""
+
+    recipe: Recipe | None
+    mistakes: list[str]
+    removed: Mapping[str, Any]
+
+
 def read_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = False) -> Recipe:
-    """Read a recipe file with `a.b=c` settings put over it; RecipeError lists all mistakes at once."""
+    """Read a recipe file with `a.b=c` settings put over it; RecipeError lists all its mistakes at once."""
+    examined = examine(name, settings=settings, allow_code=allow_code)
+    if examined.mistakes or examined.recipe is None:
+        raise RecipeError(examined.mistakes, name)
+    return examined.recipe
+
+
+def examine(name: str, *, settings: Sequence[str] = (), allow_code: bool = False) -> Examined:
+    """Read a recipe file as far as it can be read; RecipeError only when there is no TOML file."""
     path = find_recipe(name)
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -59,9 +76,7 @@ def read_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = F
     ]
     if recipe is not None:
         mistakes += cross_checks(recipe, allow_code=allow_code, removed=removed)
-    if mistakes or recipe is None:
-        raise RecipeError(mistakes, name)
-    return recipe
+    return Examined(recipe=recipe, mistakes=mistakes, removed=removed)
 
 
 def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict[str, Any]]:

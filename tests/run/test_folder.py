@@ -14,6 +14,7 @@ from grpo_kit import read_recipe
 from grpo_kit.config import find_recipe, parse_recipe
 from grpo_kit.run.folder import PACKAGES, RunFolder
 from grpo_kit.run.session import start
+from grpo_kit.run.setup import load_inputs
 
 METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
 FILES = Path(__file__).parents[2] / "docs" / "files.md"
@@ -37,7 +38,7 @@ def run(tmp_path_factory):
     recipe = read_recipe("codistill", settings=SETTINGS)
     out = tmp_path_factory.mktemp("run") / "out"
     source = find_recipe("codistill").read_text()
-    session = start(recipe, source, out=out, console=Console(quiet=True))
+    session = start(recipe, load_inputs(recipe), source, out=out, console=Console(quiet=True))
     assert session.run() == 0
     return session
 

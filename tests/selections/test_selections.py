@@ -33,7 +33,8 @@ def test_max_variance_is_the_best_of_all_subsets(keep):
 
 
 def test_of_equal_splits_the_balanced_one_is_kept():
-    assert MaxVariance(keep=2)(*one_group([1.0, 1.0, 1.0, 1.0])).sum() == 2
+    # all variances are 0: one from below and one from above
+    assert MaxVariance(keep=2)(*one_group([1.0] * 4)).tolist() == [True, False, False, True]
     # splits 2+2, 1+3, 3+1 of [0, 0, 0, 1, 1, 1]: the first has the largest variance
     assert MaxVariance(keep=4)(*one_group([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])).tolist() == [
         True,
@@ -58,8 +59,10 @@ def test_top_bottom(top, bottom):
     run()
 
 
-def test_ties_go_to_the_earlier_row_from_below():
+def test_ties_go_to_the_earlier_row_from_below_and_to_the_later_from_above():
     assert TopBottom(top=0, bottom=1)(*one_group([1.0, 0.0, 0.0])).tolist() == [False, True, False]
+    assert TopBottom(top=1, bottom=0)(*one_group([1.0, 1.0, 0.0])).tolist() == [False, True, False]
+    assert MaxVariance(keep=2)(*one_group([1.0, 0.0, 0.0, 1.0])).tolist() == [False, True, False, True]
 
 
 def test_keeping_nothing_is_refused():

@@ -20,7 +20,7 @@ from grpo_kit import (
     SequenceRatio,
 )
 from grpo_kit.memory import Memory
-from tolerances import EXACT
+from tolerances import EXACT, MODEL_SUM
 
 pytestmark = pytest.mark.usefixtures("float64")
 PARTS = {"advantage": GroupMean(), "surrogate": Clip()}
@@ -100,6 +100,20 @@ def test_the_sequence_level_sees_the_whole_row_though_some_tokens_do_not_count()
     term = PolicyGradient(advantage=GroupMean(), surrogate=Clip(high=9.0), ratio=SequenceRatio())
     loss = term(Scores(logprobs=torch.tensor([[0.2, 0.4]])), frozen, mask, counted)
     torch.testing.assert_close(loss, torch.tensor([[-torch.tensor(0.3).exp(), 0.0]]), **EXACT)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_the_entropy_is_that_of_the_whole_distribution_and_so_is_its_gradient(temperature):
+    own, rows = tiny.policy(), tiny.rollouts([3, 2], [0, 0])
+    score = own.score(rows, temperature=temperature, entropy=True)
+    EntropyBonus()(score, {}, rows.mask, rows.mask).sum().backward()
+    found = tiny.gradient_of(own)
+    own.model.zero_grad()
+    logprobs = (own.logits(rows) / temperature).log_softmax(-1)
+    exact = -(logprobs.exp() * logprobs).sum(-1)
+    torch.testing.assert_close(score.entropy[rows.mask], exact[rows.mask], **EXACT)
+    (-exact[rows.mask].sum()).backward()
+    torch.testing.assert_close(found, tiny.gradient_of(own), **MODEL_SUM)
 
 
 def test_the_entropy_bonus_is_minus_the_entropy():

@@ -66,12 +66,10 @@ def model_folder(model: str) -> str:
 
 
 def position_limit(spec: PolicySpec) -> int | None:
-    """Tokens (prompt and completion) that a policy's model has positions for; None where its configuration says nothing."""
+    """Tokens, prompt and completion, that a policy's model has positions for; None where it does not say."""
     assert spec.model is not None
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
-    config = AutoConfig.from_pretrained(
-        model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
-    )
+    config = AutoConfig.from_pretrained(model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings)
     return getattr(config, "max_position_embeddings", None)
 
 

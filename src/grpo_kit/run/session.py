@@ -17,7 +17,7 @@ from grpo_kit.recipe import Recipe
 from grpo_kit.run.curves import draw_curves
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.folder import RunFolder
-from grpo_kit.run.setup import Inputs, load_inputs, load_policies, prompt_stream
+from grpo_kit.run.setup import Inputs, load_policies, prompt_stream
 
 INTERRUPTED = 130
 """Exit code of a run that Ctrl-C ended."""
@@ -146,15 +146,19 @@ class Session:
         return table
 
 
-def start(recipe: Recipe, source: str, *, out: Path | None, console: Console) -> Session:
-    """Load and check everything a run needs, then create its folder; a mistake leaves nothing behind."""
-    if out is not None and out.exists():
-        raise ValueError(f"--out {out} exists already; nothing was written. Give a new folder.")
-    inputs = load_inputs(recipe)
+def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, console: Console) -> Session:
+    """Load the policies, then create the run folder; a mistake leaves nothing behind."""
+    refuse_existing(out)
     for line in describe(inputs):
         console.print(line, highlight=False, soft_wrap=True)
     policies = load_policies(recipe)
     return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
+
+
+def refuse_existing(out: Path | None) -> None:
+    """ValueError when the run folder asked for is there already."""
+    if out is not None and out.exists():
+        raise ValueError(f"--out {out} exists already; nothing was written. Give a new folder.")
 
 
 def describe(inputs: Inputs) -> list[str]:

@@ -1,21 +1,22 @@
 """Everything a recipe needs from the world, loaded and checked before the first step."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from transformers import PreTrainedTokenizerBase
 
 from grpo_kit.checks import shared_vocabulary
-from grpo_kit.config import RecipeError
+from grpo_kit.config import RecipeError, examine
 from grpo_kit.data import Data, PromptSet, PromptStream, encode_prompts
 from grpo_kit.policies import Policy, load_policy, load_tokenizer
+from grpo_kit.policies.load import position_limit
 from grpo_kit.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inputs:
-    """What can be checked without loading weights: the tokenizer of the sampling policy, and the prompts.
+    """What can be checked without loading weights: tokenizers and prompts.
 
     Attributes:
         tokenizers: of every policy with a model of its own.
@@ -28,35 +29,81 @@ class Inputs:
     questions: PromptSet | None
 
 
+def open_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = False) -> tuple[Recipe, Inputs]:
+    """Read a recipe file, its tokenizers and its data; RecipeError lists the mistakes of all three at once."""
+    examined = examine(name, settings=settings, allow_code=allow_code)
+    inputs, found = _find_inputs(examined.recipe, examined.removed) if examined.recipe else (None, [])
+    mistakes = [*examined.mistakes, *found]
+    if mistakes or examined.recipe is None or inputs is None:
+        raise RecipeError(mistakes, name)
+    return examined.recipe, inputs
+
+
 def load_inputs(recipe: Recipe) -> Inputs:
-    """Load tokenizers and data; RecipeError with all that is wrong with them."""
-    mistakes: list[str] = []
+    """Load tokenizers and data of a recipe; RecipeError with all that is wrong with them."""
+    inputs, mistakes = _find_inputs(recipe, {})
+    if mistakes or inputs is None:
+        raise RecipeError(mistakes, recipe.name)
+    return inputs
+
+
+def _find_inputs(recipe: Recipe, removed: Mapping[str, object]) -> tuple[Inputs | None, list[str]]:
+    """What a recipe names in the world, and what is wrong with it; places taken out for a mistake are left alone."""
+    tokenizers, mistakes = _tokenizers(recipe)
+    tokenizer = tokenizers.get(getattr(recipe.sampler, "policy", "")) or next(iter(tokenizers.values()), None)
+    needed = {column for reward in recipe.rewards.values() for column in getattr(reward, "columns", ())}
+    limits = {
+        "max_tokens": recipe.max_prompt_tokens,
+        "needed": () if any(place.startswith("rewards.") for place in removed) else sorted(needed),
+    }
+    sources: list[tuple[str, Data, int | None]] = [("data", recipe.data, None)]
+    if recipe.evaluation is not None:
+        sources.append(("evaluation.data", recipe.evaluation.data, recipe.evaluation.questions))
+    sets: dict[str, PromptSet] = {}
+    for place, data, limit in sources:
+        if any(gone == place or gone.startswith(f"{place}.") for gone in removed):
+            continue
+        try:
+            rows = data()
+            if tokenizer is not None:
+                sets[place] = encode_prompts(rows, tokenizer, limit=limit, **limits)
+        except ValueError as error:
+            mistakes.append(f"{place}: {error}")
+    mistakes += _too_long(recipe, sets)
+    if mistakes or "data" not in sets:
+        return None, mistakes
+    return Inputs(tokenizers=tokenizers, prompts=sets["data"], questions=sets.get("evaluation.data")), mistakes
+
+
+def _tokenizers(recipe: Recipe) -> tuple[dict[str, PreTrainedTokenizerBase], list[str]]:
+    """The tokenizer of every policy with a model of its own, which must be the same, and what is wrong with them."""
     tokenizers: dict[str, PreTrainedTokenizerBase] = {}
+    mistakes: list[str] = []
     for name, spec in recipe.policies.items():
         if spec.model is not None:
             try:
                 tokenizers[name] = load_tokenizer(spec)
             except ValueError as error:
                 mistakes.append(f"policies.{name}.model: {error}.")
-    mistakes += shared_vocabulary(tokenizers)
-    tokenizer = tokenizers.get(getattr(recipe.sampler, "policy", "")) or next(iter(tokenizers.values()), None)
-    needed = sorted({column for reward in recipe.rewards.values() for column in getattr(reward, "columns", ())})
-    sets: list[PromptSet | None] = []
-    sources: list[tuple[str, Data, int | None]] = [("data", recipe.data, None)]
+    return tokenizers, [*mistakes, *shared_vocabulary(tokenizers)]
+
+
+def _too_long(recipe: Recipe, sets: Mapping[str, PromptSet]) -> Iterator[str]:
+    """Policies without positions enough for the longest prompt and completion together."""
+    prompt = max((len(ids) for prompts in sets.values() for ids in prompts.ids), default=0)
+    longest = getattr(recipe.sampler, "max_new_tokens", 0)
     if recipe.evaluation is not None:
-        sources.append(("evaluation.data", recipe.evaluation.data, recipe.evaluation.questions))
-    for place, data, limit in sources:
+        longest = max(longest, recipe.evaluation.max_new_tokens or 0)
+    for name, spec in recipe.policies.items():
         try:
-            rows = data()
-            limits = {"max_tokens": recipe.max_prompt_tokens, "needed": needed, "limit": limit}
-            sets.append(encode_prompts(rows, tokenizer, **limits) if tokenizer else None)
-        except ValueError as error:
-            sets.append(None)
-            mistakes.append(f"{place}: {error}")
-    prompts = sets[0]
-    if mistakes or prompts is None:
-        raise RecipeError(mistakes, recipe.name)
-    return Inputs(tokenizers=tokenizers, prompts=prompts, questions=sets[1] if len(sets) > 1 else None)
+            limit = position_limit(spec) if spec.model is not None else None
+        except (OSError, ValueError):
+            continue  # the model cannot be read; reported with its tokenizer
+        if limit is not None and prompt + longest > limit:
+            yield (
+                f"policies.{name}: the longest prompt ({prompt} tokens) and max_new_tokens = {longest} need "
+                f"{prompt + longest} positions; '{spec.model}' has {limit}. Lower max_new_tokens or max_prompt_tokens."
+            )
 
 
 def load_policies(recipe: Recipe) -> dict[str, Policy]:

@@ -16,7 +16,7 @@ class MaxVariance:
 
     PODS (arXiv:2504.13818): the best subset is always the i lowest together with the `keep` - i highest for some i, so
     all such splits are compared; of equal ones the most balanced is taken. A group with no more than `keep` known
-    rewards keeps them all; ties between rows go to the earlier row.
+    rewards keeps them all; ties go to the earlier row from below and to the later one from above.
 
     Attributes:
         keep: rows kept a group; at least 2, since one row has no variance.

@@ -14,7 +14,8 @@ from grpo_kit.shapes import GroupId, PerRow, RowMask
 class TopBottom:
     """Of each group keep the `top` highest and the `bottom` lowest rewards.
 
-    A group with no more than `top` + `bottom` known rewards keeps them all; ties go to the earlier row from below.
+    A group with no more than `top` + `bottom` known rewards keeps them all; ties go to the earlier row
+    from below and to the later one from above.
 
     Attributes:
         top: rows kept from the top of each group; at least 0.
