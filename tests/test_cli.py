@@ -201,7 +201,7 @@ def test_ctrl_c_leaves_a_complete_run_folder(tmp_path):
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(len(lines)))
     assert "eval/small/accuracy" in lines[0]
-    assert "eval/small/accuracy" in lines[-1]
+    assert "learner/small/grad_norm" in lines[-1]
     assert f"run folder: {out} (ended after step {lines[-1]['step']} of 100000)" in output.splitlines()
     assert (out / "curves.png").stat().st_size > 0
     AutoModelForCausalLM.from_pretrained(out / "policies" / "small")

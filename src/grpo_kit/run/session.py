@@ -1,11 +1,12 @@
 """One run from start to end: the caller's side of the loop, with evaluation, files and progress between reports."""
 
+import math
 import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -46,50 +47,48 @@ class Session:
     folder: RunFolder
     console: Console
     interrupt: Interrupt = field(default_factory=Interrupt)
+    evaluations: list[tuple[int, Mapping[str, float]]] = field(default_factory=list)
+    done: int = 0
 
     def run(self) -> int:
-        """Train to the end, or to Ctrl-C or a number that is not finite; write what there is; the exit code."""
-        code = 0
+        """Train to the end, to Ctrl-C or to a fault; write what there is in every case; the exit code."""
+        code = 1
         with _handling(self.interrupt), self._progress() as progress:
             task = progress.add_task("", total=self.recipe.steps, now="starting")
             try:
                 self._evaluate({"step": 0.0})
-                for report in train(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs)):
+                reports = train(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs))
+                while not self.interrupt.asked and (report := next(reports, None)) is not None:
                     self._after(report)
                     progress.update(task, completed=report.step, now=self._line(report))
                     if not self.console.is_terminal and self._is_milestone(report.step):
-                        self.console.print(
-                            f"step {report.step}/{self.recipe.steps}  {self._line(report)}",
-                            highlight=False,
-                            soft_wrap=True,
-                        )
-                    if self.interrupt.asked:
-                        code = INTERRUPTED
-                        break
+                        self._say(f"step {report.step}/{self.recipe.steps}  {self._line(report)}")
+                code = 0 if self.done == self.recipe.steps else INTERRUPTED
             except KeyboardInterrupt:
                 code = INTERRUPTED
             except (ArithmeticError, ValueError) as error:  # a number that is not finite; a reward function that fails
-                self.console.print("stopped:", str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-                code = 1
-        self._close(code)
+                self._say(f"stopped: {error}", style="red")
+            finally:
+                self._close(code)
         return code
 
     def _after(self, report: Report) -> None:
         self.folder.samples(report, self.recipe.log_samples)
+        self.done = report.step
         settings = self.recipe.evaluation
-        last = report.step == self.recipe.steps or self.interrupt.asked
-        if settings is not None and (last or report.step % settings.every == 0):
+        if settings is not None and (report.step == self.recipe.steps or report.step % settings.every == 0):
             self._evaluate(report.metrics)
         else:
             self.folder.metrics(report.metrics)
 
     def _evaluate(self, metrics: Mapping[str, float]) -> None:
         """Write metrics together with an evaluation of the present weights, where the recipe has one."""
-        if self.inputs.questions is None:
-            if metrics["step"]:
-                self.folder.metrics(metrics)
-            return
-        self.folder.metrics({**metrics, **evaluate(self.recipe, self.policies, self.inputs.questions)})
+        found: dict[str, float] = {}
+        if self.inputs.questions is not None:
+            found = evaluate(self.recipe, self.policies, self.inputs.questions)
+            self.evaluations.append((int(metrics["step"]), found))
+        if found or metrics["step"]:
+            self.folder.metrics({**metrics, **found})
 
     def _line(self, report: Report) -> str:
         parts = [
@@ -97,12 +96,14 @@ class Session:
             for name in self.recipe.learners
             if f"reward/{name}/total" in report.metrics
         ]
-        evaluated = [line for line in self.folder.read_metrics() if any(key.startswith("eval/") for key in line)]
-        if evaluated:
-            parts += [
-                f"{name} accuracy {_number(evaluated[-1][f'eval/{name}/accuracy'])}" for name in self.recipe.learners
-            ]
+        if self.evaluations:
+            _, latest = self.evaluations[-1]
+            parts += [f"{name} accuracy {_number(latest[f'eval/{name}/accuracy'])}" for name in self.recipe.learners]
         return "  ".join([*parts, f"{report.metrics['sampler/tokens_per_second']:.0f} tokens/s"])
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        """A line of our own: no markup, no highlighting, no wrapping."""
+        self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def _is_milestone(self, step: int) -> bool:
         return step % max(1, self.recipe.steps // 10) == 0 or step == self.recipe.steps
@@ -117,27 +118,18 @@ class Session:
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
     def _close(self, code: int) -> None:
-        metrics = self.folder.read_metrics()
         self.folder.policies(self.policies, tuple(self.recipe.learners))
-        draw_curves(metrics, self.folder.path / "curves.png")
-        evaluated = [line for line in metrics if any(key.startswith("eval/") for key in line)]
-        if len(evaluated) > 1:
-            self.console.print(self._closing_table(evaluated[0], evaluated[-1]))
-        done = int(metrics[-1]["step"]) if metrics else 0
-        ending = "" if code == 0 else f" (ended after step {done} of {self.recipe.steps})"
-        self.console.print(f"run folder: {self.folder.path}{ending}", highlight=False, soft_wrap=True)
+        draw_curves(self.folder.read_metrics(), self.folder.path / "curves.png")
+        if len(self.evaluations) > 1:
+            self.console.print(self._closing_table())
+        ending = "" if code == 0 else f" (ended after step {self.done} of {self.recipe.steps})"
+        self._say(f"run folder: {self.folder.path}{ending}")
 
-    def _closing_table(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Table:
-        table = Table(
-            title=f"{self.recipe.name}: held-out questions, step {int(before['step'])} -> {int(after['step'])}"
-        )
-        keys = [
-            "accuracy",
-            "greedy",
-            *sorted({k.rsplit("/", 1)[1] for k in after if "/pass@" in k}),
-            "length",
-            "entropy",
-        ]
+    def _closing_table(self) -> Table:
+        (first, before), (last, after) = self.evaluations[0], self.evaluations[-1]
+        table = Table(title=f"{self.recipe.name}: held-out questions, step {first} -> {last}")
+        best_of = sorted({key.rsplit("/", 1)[1] for key in after if "/pass@" in key})
+        keys = ["accuracy", "greedy", *best_of, "length", "entropy"]
         for heading in ("policy", *keys):
             table.add_column(heading)
         for name in self.recipe.learners:
@@ -175,7 +167,10 @@ def describe(inputs: Inputs) -> list[str]:
 
 @contextmanager
 def _handling(interrupt: Interrupt) -> Iterator[None]:
-    """Let the first Ctrl-C finish the step at hand."""
+    """Let the first Ctrl-C finish the step at hand; only the main thread may handle signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
@@ -183,5 +178,5 @@ def _handling(interrupt: Interrupt) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
