@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from transformers import PreTrainedTokenizerBase
 
 from grpo_kit.loop import Report
 from grpo_kit.parts import as_table
@@ -38,7 +39,7 @@ class RunFolder:
         known = {key: None if math.isnan(value) else value for key, value in values.items()}
         self._append("metrics.jsonl", known | {"step": int(values["step"])})
 
-    def samples(self, report: Report, count: int) -> None:
+    def samples(self, report: Report, count: int, tokenizer: PreTrainedTokenizerBase) -> None:
         """Append the first `count` completions of a step to `samples.jsonl`, with rewards and per-token signals."""
         rollouts, rewards = report.experience.rollouts, report.experience.rewards
         for row in range(min(count, len(rollouts))):
@@ -50,6 +51,7 @@ class RunFolder:
                     "step": report.step,
                     "group": int(rollouts.groups[row]),
                     "kept": bool(report.kept[row]),
+                    "prompt": tokenizer.decode(list(rollouts.prompts[row])),
                     "completion": rollouts.texts[row],
                     "stop_reason": rollouts.stop_reasons[row],
                     "columns": {name: values[row] for name, values in rollouts.columns.items()},

@@ -73,7 +73,7 @@ class Session:
         return code
 
     def _after(self, report: Report) -> None:
-        self.folder.samples(report, self.recipe.log_samples)
+        self.folder.samples(report, self.recipe.log_samples, next(iter(self.policies.values())).tokenizer)
         self.done = report.step
         settings = self.recipe.evaluation
         if settings is not None and (report.step == self.recipe.steps or report.step % settings.every == 0):
