@@ -75,7 +75,7 @@ CASES = {
     ),
     "greedy groups": (
         ["sampler.temperature=0"],
-        ["sampler.temperature: 0 is greedy: a group's rows would all be the same. Use a value above 0."],
+        ["sampler.temperature: 0 is greedy: a group's rows would all be the same. Use more than 0."],
         ["sampler.temperature=0.7"],
     ),
     "selection of everything": (
@@ -160,6 +160,65 @@ CASES = {
             "learners.small.terms.kl={kind='divergence', to='reference', divergence={kind='sampled_kl', estimator='k3'}}",
         ],
         "grpo",
+    ),
+    "one token to choose from": (
+        ["sampler.top_k=1"],
+        ["sampler.top_k: 1 is greedy: a group's rows would all be the same. Use more than 1."],
+        ["sampler.top_k=2"],
+    ),
+    "evaluation on the training questions": (
+        ["evaluation.data.split=train"],
+        [
+            'evaluation.data: these are the training questions. Give the keys that differ, for example data = { split = "eval" }.'
+        ],
+        ["evaluation.data.seed=1"],
+    ),
+    "evaluation by a reward that compares policies": (
+        ["evaluation.reward=kd"],
+        [
+            "evaluation.reward: 'kd' compares policies and says nothing of right or wrong. Name a reward that is 1 for a correct completion."
+        ],
+        ["evaluation.reward=correctness"],
+    ),
+    "reward of no weight": (
+        ["learners.large.rewards.correctness=0"],
+        ["learners.large.rewards.correctness: weight 0 does nothing. Remove it."],
+        ["learners.large.rewards.correctness=-1"],
+    ),
+    "term of no weight": (
+        ["learners.small.terms.entropy={kind='entropy', weight=0}"],
+        ["learners.small.terms.entropy.weight: 0 does nothing. Remove the term."],
+        ["learners.small.terms.entropy={kind='entropy', weight=0.1}"],
+    ),
+    "more mini-batches than selected rows": (
+        ["prompts_per_step=2", "learners.small.mini_batches=17"],
+        ["learners.small.mini_batches: 17 of 16 rows a step; use at most one a row."],
+        ["prompts_per_step=2", "learners.small.mini_batches=16"],
+    ),
+    "code of a model": (
+        ["policies.small.trust_remote_code=true"],
+        ["policies.small.trust_remote_code: runs code of the model; allow it with --allow-code."],
+        [],
+    ),
+    "a name that is a path": (
+        ["policies={small={model='tiny:small'}, large={model='tiny:large'}, '../x'={model='tiny:large'}}"],
+        ["policies.../x.[key]: should match pattern '^[A-Za-z0-9_-]+$', got '../x' (str)."],
+        [],
+    ),
+    "an infinite rate": (
+        ["learners.small.optimizer.lr=inf"],
+        ["learners.small.optimizer.lr: should be a finite number, got inf (float)."],
+        ["learners.large.terms.policy.correction.high=inf"],
+    ),
+    "a date": (
+        ["name=2026-01-01"],
+        ["name: 2026-01-01 is a date or time. Write it in quotes if a text is meant."],
+        ["name='2026-01-01'"],
+    ),
+    "two values in one setting": (
+        ["steps=1\nseed=2"],
+        ["--set steps: one value a --set, on one line"],
+        ["steps=1"],
     ),
 }
 """Name: settings with a mistake, what is reported, settings without it, the recipe (codistill where not given)."""

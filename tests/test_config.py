@@ -78,7 +78,9 @@ MISTAKES = {
     "learners.small.rewards = { correctness = true }": (
         "learners.small.rewards.correctness: should be a valid number, got True (bool)."
     ),
-    "learners.small.terms.policy.weight = nan": "learners.small.terms.policy.weight: nan is not a number. Give one.",
+    "learners.small.terms.policy.weight = nan": (
+        "learners.small.terms.policy.weight: should be a finite number, got nan (float)."
+    ),
     "rewards.kd.length_norm = 'sequence'": "rewards.kd: length_norm 'sequence' does not use length; leave length out.",
     "learners.large.terms.policy.anchor = 'behavior'": (
         "learners.large.terms.policy: anchor 'behavior' leaves a correction nothing to do (it would always be 1); "

@@ -125,15 +125,15 @@ def test_a_gradient_that_is_not_finite_names_step_learner_term_and_row():
     def root(current, other):
         return (current - other).abs().sqrt()  # its gradient at 0 is infinite
 
-    terms = {"policy": learner().terms["policy"], "to self": DivergenceTerm(to="small", divergence=root)}
+    terms = {"policy": learner().terms["policy"], "to_self": DivergenceTerm(to="small", divergence=root)}
     live, batch = prepared(learner(terms=terms))
     frozen = dict(batch.frozen)
-    other = frozen["to self"]["other"] - 1.0
+    other = frozen["to_self"]["other"] - 1.0
     live.policy.micro_batch_tokens = 1  # row by row, so that the score below is met to the last bit
     current = live.policy.score(batch.rollouts.take([1])).logprobs.detach()
     other[1, 1] = current[0, 1]
-    batch = replace(batch, frozen={**frozen, "to self": {"other": other}})
-    with pytest.raises(NonFiniteError, match=r"step 3, learner 'small', term 'to self': the gradient of row 1 is not"):
+    batch = replace(batch, frozen={**frozen, "to_self": {"other": other}})
+    with pytest.raises(NonFiniteError, match=r"step 3, learner 'small', term 'to_self': the gradient of row 1 is not"):
         accumulate(live, batch, range(3), step=3)
 
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping
 
 from transformers import PreTrainedTokenizerBase
 
-from grpo_kit.advantages import GroupMean, LeaveOneOut
 from grpo_kit.learner import Learner
 from grpo_kit.parts import did_you_mean
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import OnPolicyKD, Python
 from grpo_kit.rewards.python import resolve
-from grpo_kit.terms import DivergenceTerm, PolicyGradient
+from grpo_kit.terms import DivergenceTerm, EntropyBonus, PolicyGradient
 
 
 def cross_checks(recipe: Recipe, *, allow_code: bool = False, removed: Mapping[str, object] | None = None) -> list[str]:
@@ -22,7 +21,7 @@ def cross_checks(recipe: Recipe, *, allow_code: bool = False, removed: Mapping[s
     removed = removed or {}
     found = [*_undefined(recipe, removed), *_code(recipe, allow_code)]
     if not any(isinstance(value, dict) for value in removed.values()):
-        found += [*_policies(recipe, removed), *_rewards(recipe), *_sampling(recipe)]
+        found += [*_policies(recipe, removed), *_rewards(recipe), *_sampling(recipe), *_evaluation(recipe, removed)]
         for name, learner in recipe.learners.items():
             given = bool(learner.rewards) or any(place.startswith(f"learners.{name}.rewards") for place in removed)
             if not given and any(isinstance(term, PolicyGradient) for term in learner.terms.values()):
@@ -91,7 +90,10 @@ def _rewards(recipe: Recipe) -> Iterator[str]:
 
 
 def _code(recipe: Recipe, allow_code: bool) -> Iterator[str]:
-    """Functions named in the recipe: only with permission, and they must exist."""
+    """Code that the recipe names: only with permission, and functions must exist."""
+    for name, spec in recipe.policies.items():
+        if spec.trust_remote_code and not allow_code:
+            yield f"policies.{name}.trust_remote_code: runs code of the model; allow it with --allow-code."
     for name, reward in recipe.rewards.items():
         if not isinstance(reward, Python) or not isinstance(reward.function, str):
             continue
@@ -108,40 +110,65 @@ def _code(recipe: Recipe, allow_code: bool) -> Iterator[str]:
 
 
 def _sampling(recipe: Recipe) -> Iterator[str]:
-    samples = getattr(recipe.sampler, "samples", None)
-    if getattr(recipe.sampler, "temperature", 1.0) == 0:
-        yield "sampler.temperature: 0 is greedy: a group's rows would all be the same. Use a value above 0."
-    keep = getattr(recipe.selection.rule, "keep", None) if recipe.selection else None
-    if samples is not None and keep is not None and keep >= samples:
+    samples, keep = _group_size(recipe)
+    for key, greedy in (("temperature", 0), ("top_k", 1)):
+        if getattr(recipe.sampler, key, None) == greedy:
+            yield f"sampler.{key}: {greedy} is greedy: a group's rows would all be the same. Use more than {greedy}."
+    if recipe.selection and keep >= samples:
         yield (
             f"selection.rule: keeps {keep} of {samples} samples a prompt, so it would drop nothing. "
             "Raise sampler.samples, lower what it keeps, or remove [selection]."
         )
 
 
+def _evaluation(recipe: Recipe, removed: Mapping[str, object]) -> Iterator[str]:
+    if recipe.evaluation is None:
+        return
+    if recipe.evaluation.data == recipe.data and not any(place.startswith(("data", "evaluation")) for place in removed):
+        yield (
+            "evaluation.data: these are the training questions. Give the keys that differ, "
+            'for example data = { split = "eval" }.'
+        )
+    reward = recipe.rewards.get(recipe.evaluation.reward)
+    if getattr(reward, "reads", ()):
+        yield (
+            f"evaluation.reward: '{recipe.evaluation.reward}' compares policies and says nothing of right or wrong. "
+            "Name a reward that is 1 for a correct completion."
+        )
+
+
+def _group_size(recipe: Recipe) -> tuple[int, int]:
+    """Rows sampled a prompt, and rows of them trained on."""
+    samples = getattr(recipe.sampler, "samples", 2)
+    return samples, getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
+
+
 def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[str]:
     gradients = {key: term for key, term in learner.terms.items() if isinstance(term, PolicyGradient)}
-    samples = getattr(recipe.sampler, "samples", 2)
-    rows = samples * recipe.prompts_per_step
-    keep = getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
+    samples, keep = _group_size(recipe)
     for key, term in gradients.items():
-        if isinstance(term.advantage, GroupMean | LeaveOneOut) and samples < 2:
+        compares = getattr(term.advantage, "compares_rows", False)
+        if compares and samples < 2:
             yield (
                 f"terms.{key}.advantage: compares the rows of a group, and sampler.samples = {samples} gives groups of "
                 "one: every advantage would be 0. Set sampler.samples to 2 or more."
             )
-        elif isinstance(term.advantage, GroupMean | LeaveOneOut) and term.baseline == "selected" and keep < 2:
+        elif compares and term.baseline == "selected" and keep < 2:
             yield f"terms.{key}.advantage: the selection keeps {keep} row a group, so each advantage is 0. Keep 2."
         if term.baseline == "sampled" and recipe.selection is None:
             yield f"terms.{key}.baseline: 'sampled' is the same as 'selected' without a [selection]. Remove it."
-    if learner.rewards and all(
-        isinstance(term, DivergenceTerm) or term.needs_entropy for term in learner.terms.values()
-    ):
+    if learner.rewards and all(isinstance(term, DivergenceTerm | EntropyBonus) for term in learner.terms.values()):
         yield "rewards: no term of this learner reads rewards. Remove them, or add a policy_gradient term."
+    yield from (
+        f"rewards.{key}: weight 0 does nothing. Remove it." for key, value in learner.rewards.items() if not value
+    )
     once = learner.epochs == learner.mini_batches == 1
     for key, term in learner.terms.items():
+        if term.weight == 0:
+            yield f"terms.{key}.weight: 0 does nothing. Remove the term."
         if isinstance(term, DivergenceTerm) and term.to == name and once:
             yield f"terms.{key}.to: a divergence to itself has gradient 0 at the first update. Name another policy."
+    rows = keep * recipe.prompts_per_step
     if learner.mini_batches > rows:
         yield f"mini_batches: {learner.mini_batches} of {rows} rows a step; use at most one a row."
 

@@ -1,11 +1,11 @@
 """Reading a recipe file: TOML to the typed tree, every mistake on a line of its own with its dotted path."""
 
 import json
-import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from datetime import date, time
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -64,11 +64,11 @@ def examine(name: str, *, settings: Sequence[str] = (), allow_code: bool = False
     """Read a recipe file as far as it can be read; RecipeError only when there is no TOML file."""
     path = find_recipe(name)
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError([f"not TOML: {error}"], name) from error
     mistakes = [mistake for setting in settings if (mistake := _apply(raw, setting))]
-    mistakes += _not_numbers(raw, ())
+    mistakes += _dates(raw, ())
     recipe, found, removed = parse_recipe(raw)
     # A mistake in [data] is one of evaluation.data too, which is read over it; it is to be mended in one place.
     mistakes += [
@@ -105,9 +105,7 @@ def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict
 def _our_doing(loc: Loc, line: str, removed: Mapping[str, Any]) -> bool:
     """Whether a mistake only follows from keys taken out in an earlier round: one is missing, a table is empty now."""
     place = _dotted(loc)
-    emptied = line.startswith(f"{place}: should have at least") and any(
-        gone.startswith(f"{place}.") for gone in removed
-    )
+    emptied = line.startswith(f"{place}: there is none") and any(gone.startswith(f"{place}.") for gone in removed)
     return place in removed or emptied
 
 
@@ -120,13 +118,13 @@ def _evaluation_data(table: dict[str, Any]) -> None:
             evaluation["data"] = {**data, **own} if isinstance(data, dict) else PLACEHOLDERS["data"]
 
 
-def _not_numbers(value: Any, loc: Loc) -> Iterator[str]:
-    """A mistake for every `nan`, which TOML allows and no key of a recipe means."""
+def _dates(value: Any, loc: Loc) -> Iterator[str]:
+    """A mistake for every date or time, which TOML allows and no key of a recipe means."""
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _not_numbers(item, (*loc, key))
-    elif isinstance(value, float) and math.isnan(value):
-        yield f"{_dotted(loc)}: nan is not a number. Give one."
+            yield from _dates(item, (*loc, key))
+    elif isinstance(value, date | time):
+        yield f"{_dotted(loc)}: {value} is a date or time. Write it in quotes if a text is meant."
 
 
 def _apply(raw: dict[str, Any], setting: str) -> str | None:
@@ -135,6 +133,8 @@ def _apply(raw: dict[str, Any], setting: str) -> str | None:
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         return f"--set {setting}: write it as a.b=c"
+    if "\n" in text.strip():
+        return f"--set {path}: one value a --set, on one line"
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -168,6 +168,8 @@ def _message(error: Any, owner: type | None) -> str:
     if kind == "literal_error":
         choices = [choice.strip(" '") for choice in ctx["expected"].replace(" or ", ",").split(",")]
         return f"unknown choice {given!r}.{did_you_mean(str(given), choices)} Known: {', '.join(choices)}."
+    if kind == "too_short":
+        return "there is none; give at least one."
     if kind == "value_error":
         return f"{ctx['error']}."
     if kind in ("kind", "part"):

@@ -51,7 +51,7 @@ def of_sampling(rollouts: Rollouts, seconds: float) -> dict[str, float]:
     return {
         "sampler/rows": float(len(rollouts)),
         "sampler/tokens": float(lengths.sum()),
-        "sampler/tokens_per_second": float(lengths.sum()) / max(seconds, 1e-9),
+        "time/tokens_per_second": float(lengths.sum()) / max(seconds, 1e-9),
         "sampler/length_mean": float(lengths.mean()),
         "sampler/length_max": float(lengths.max()),
         **{f"sampler/stop_{reason}": count / len(rollouts) for reason, count in sorted(reasons.items())},

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from grpo_kit.parts import table
+from grpo_kit.parts import Name, table
 from grpo_kit.policies.policy import Policy
 from grpo_kit.terms import TERMS, Term
 from grpo_kit.weightings import WEIGHTINGS, Weighting
@@ -59,8 +59,8 @@ class Learner:
             their group's baseline.
     """
 
-    rewards: Mapping[str, float] = Field(default_factory=dict)
-    terms: Annotated[Mapping[str, Annotated[Term, TERMS]], Field(min_length=1)]
+    rewards: Mapping[Name, float] = Field(default_factory=dict)
+    terms: Annotated[Mapping[Name, Annotated[Term, TERMS]], Field(min_length=1)]
     weighting: Annotated[Weighting, WEIGHTINGS]
     optimizer: AdamW
     epochs: Annotated[int, Field(ge=1)] = 1

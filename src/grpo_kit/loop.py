@@ -12,7 +12,7 @@ from grpo_kit.batch import Experience, Prompts, Rewards, SignalKey, Signals, joi
 from grpo_kit.data import PromptStream
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
-from grpo_kit.objective import Batch, NonFiniteError, accumulate, freeze, mini_batches
+from grpo_kit.objective import REMEDY, Batch, NonFiniteError, accumulate, freeze, mini_batches
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.shapes import RowMask
@@ -168,6 +168,7 @@ def update(learner: LiveLearner, batch: Batch, generator: torch.Generator, step:
         for rows in mini_batches(len(batch.rollouts), settings.mini_batches, generator):
             gradient = accumulate(learner, batch, rows, step=step)
             learner.step()
+            _refuse_non_finite_weights(learner, step)
             of_step = {f"{prefix}/grad_norm": gradient.norm}
             of_step |= {f"{prefix}/{name}/loss": loss for name, loss in gradient.losses.items()}
             part = batch.take(rows)
@@ -197,6 +198,13 @@ def _first_groups(experience: Experience, count: int) -> Experience:
     groups = list(dict.fromkeys(experience.rollouts.groups.tolist()))[:count]
     rows = [row for row, group in enumerate(experience.rollouts.groups.tolist()) if group in set(groups)]
     return experience.take(rows)
+
+
+def _refuse_non_finite_weights(learner: LiveLearner, step: int) -> None:
+    if not all(bool(torch.isfinite(weight).all()) for weight in learner.policy.model.parameters()):
+        raise NonFiniteError(
+            f"step {step}, learner '{learner.name}': its update left weights that are not finite. {REMEDY}"
+        )
 
 
 def _refuse_non_finite_scores(signals: Signals, mask: torch.Tensor, step: int) -> None:

@@ -4,15 +4,17 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from importlib.metadata import entry_points
-from typing import Any, TypeVar, dataclass_transform
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import PydanticCustomError, core_schema
 
 T = TypeVar("T")
-STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
+STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+"""What a recipe may call a policy, a reward, a term: it becomes part of metric keys and of a folder's name."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -46,16 +48,16 @@ class Role:
         self.name, self.interface, self.built_in = name, interface, dict(kinds)
 
     @property
-    def kinds(self) -> dict[str, type]:
-        """Every known kind, the built-in ones first."""
-        found = dict(self.built_in)
+    def kinds(self) -> dict[str, Any]:
+        """Every known kind, the built-in ones first; those of other packages as entry points, not yet loaded."""
+        found: dict[str, Any] = dict(self.built_in)
         for entry in entry_points(group=f"grpo_kit.{self.name}"):
             if entry.name in self.built_in:
                 raise ValueError(
                     f"{entry.value} registers the {self.name} kind '{entry.name}', which grpo_kit has built in. "
                     "Rename it in that package's entry points."
                 )
-            found[entry.name] = entry.load()
+            found[entry.name] = entry
         return found
 
     def read(self, value: object) -> object:
@@ -77,13 +79,22 @@ class Role:
                 "{problem}.{guess} Known: {known}.",
                 {"problem": problem, "guess": did_you_mean(str(kind), kinds), "known": ", ".join(sorted(kinds))},
             )
+        part = kinds[kind]
+        if isinstance(part, EntryPoint):
+            try:
+                part = part.load()
+            except Exception as error:
+                problem = {"value": part.value, "problem": f"{type(error).__name__}: {error}"}
+                raise PydanticCustomError(
+                    "part", "its entry point {value} cannot be loaded ({problem}).", problem
+                ) from None
         try:
-            return TypeAdapter(kinds[kind]).validate_json(json.dumps(settings))
+            return TypeAdapter(part).validate_json(json.dumps(settings))
         except ValidationError as error:
             # Carried as data, so that the reader of the recipe can list each mistake under its own dotted path.
             mistakes = error.errors(include_url=False)
             raise PydanticCustomError(
-                "nested", "{count} mistakes", {"count": len(mistakes), "errors": mistakes, "part": kinds[kind]}
+                "nested", "{count} mistakes", {"count": len(mistakes), "errors": mistakes, "part": part}
             ) from None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from grpo_kit.data import DATA, Data
 from grpo_kit.learner import Learner
-from grpo_kit.parts import table
+from grpo_kit.parts import Name, table
 from grpo_kit.policies import PolicySpec
 from grpo_kit.rewards import REWARDS, Reward
 from grpo_kit.samplers import SAMPLERS, Sampler
@@ -72,16 +72,16 @@ class Recipe:
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
     steps: Annotated[int, Field(ge=1)]
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     prompts_per_step: Annotated[int, Field(ge=1)]
     max_prompt_tokens: Annotated[int, Field(ge=1)] = 1024
     log_samples: Annotated[int, Field(ge=0)] = 8
-    policies: Annotated[Mapping[str, PolicySpec], Field(min_length=1)]
+    policies: Annotated[Mapping[Name, PolicySpec], Field(min_length=1)]
     data: Annotated[Data, DATA]
     sampler: Annotated[Sampler, SAMPLERS]
-    rewards: Mapping[str, Annotated[Reward, REWARDS]] = Field(default_factory=dict)
+    rewards: Mapping[Name, Annotated[Reward, REWARDS]] = Field(default_factory=dict)
     selection: SelectionSpec | None = None
-    learners: Mapping[str, Learner] = Field(default_factory=dict)
+    learners: Mapping[Name, Learner] = Field(default_factory=dict)
     evaluation: EvaluationSpec | None = None
 
     def readers(self) -> dict[str, tuple[str, ...]]:

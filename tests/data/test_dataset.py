@@ -141,3 +141,25 @@ def test_the_same_settings_are_equal_and_hash_alike():
     one, two = (DatasetRows(path="x.csv", columns={"prompt": "q"}) for _ in "ab")
     assert one == two
     assert hash(one) == hash(two)
+
+
+def test_a_table_of_prompts_alone_is_enough(tmp_path):
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
+    assert DatasetRows(path=str(file))()["prompt"][:] == ["a", "b"]
+
+
+def test_messages_pass_through_the_chat(tmp_path):
+    file = tmp_path / "chat.jsonl"
+    messages = [{"role": "user", "content": "a"}]
+    file.write_text(json.dumps({"prompt": messages}) + "\n")
+    system = {"role": "system", "content": "be short"}
+    assert DatasetRows(path=str(file), chat=True, system="be short")()["prompt"][0] == [system, *messages]
+    assert DatasetRows(path=str(file))()["prompt"][0] is None
+
+
+def test_a_file_of_another_ending_is_not_looked_for_on_the_hub(tmp_path):
+    file = tmp_path / "rows.txt"
+    file.write_text("a\n")
+    with pytest.raises(ValueError, match=r"must end in \.jsonl, \.json, \.csv, \.parquet"):
+        DatasetRows(path=str(file))()

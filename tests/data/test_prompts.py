@@ -1,5 +1,7 @@
 """Rows to token ids, and the stream of them."""
 
+import re
+
 import datasets
 import pytest
 
@@ -16,12 +18,12 @@ def test_rows_that_cannot_be_used_are_skipped_counted_and_named():
     rows = table(["a b", None, "a b c d", "", "c"], ["1", "2", "3", "4", None])
     prompts = encode_prompts(rows, tiny.tokenizer(), max_tokens=3, needed=["answer"])
     assert prompts.ids == ((2, 3),)
-    assert prompts.columns == {"answer": ("1",)}
+    assert prompts.columns == {"prompt": ("a b",), "answer": ("1",)}
     assert prompts.skipped == (
-        "row 1: no prompt",
+        "row 1: no prompt (a text that is not empty, or chat messages with chat = true)",
         "row 2: 4 tokens, over max_prompt_tokens = 3",
-        "row 3: no prompt",
-        "row 4: column 'answer' is empty",
+        "row 3: no prompt (a text that is not empty, or chat messages with chat = true)",
+        "row 4: column 'answer' has no value (or extract does not match it)",
     )
 
 
@@ -38,8 +40,8 @@ def test_no_row_left_is_an_error_with_the_first_reasons():
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
         encode_prompts(table(["a b c", ""]), tiny.tokenizer(), max_tokens=2)
     assert str(caught.value) == (
-        "0 of 2 prompts left (max_prompt_tokens = 2). "
-        "First: ['row 0: 3 tokens, over max_prompt_tokens = 2', 'row 1: no prompt']"
+        "0 of 2 prompts left. row 0: 3 tokens, over max_prompt_tokens = 2; "
+        "row 1: no prompt (a text that is not empty, or chat messages with chat = true)"
     )
 
 
@@ -82,3 +84,23 @@ def test_groups_never_repeat_and_columns_stay_with_their_prompt():
         groups += batch.groups
     assert groups == list(range(24))
     assert prompts.epoch == pytest.approx(24 / 5)
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("  ", "column 'answer' has no value (or extract does not match it)"),
+        (["2", "3"], "column 'answer' is a list; a text or a number is expected"),
+        (True, "column 'answer' is a bool; a text or a number is expected"),
+    ],
+)
+def test_a_gold_answer_that_cannot_be_graded_is_named(value, fault):
+    rows = datasets.Dataset.from_dict({"prompt": ["a b"], "answer": [value]})
+    with pytest.raises(ValueError, match=re.escape(f"0 of 1 prompts left. row 0: {fault}")):
+        encode_prompts(rows, tiny.tokenizer(), max_tokens=3, needed=["answer"])
+
+
+def test_chat_messages_need_a_template():
+    rows = datasets.Dataset.from_dict({"prompt": [[{"role": "user", "content": "a"}]]})
+    with pytest.raises(ValueError, match="no chat template: remove chat = true"):
+        encode_prompts(rows, tiny.tokenizer(), max_tokens=3)

@@ -161,3 +161,19 @@ def test_an_exception_names_the_function():
 
     with pytest.raises(ValueError, match="breaks failed: KeyError: 'gold'"):
         Python(function=breaks)(tiny.with_texts(["a"]), NO_SIGNALS)
+
+
+@pytest.mark.parametrize("value", ["1.5", [1.0], 1j, float("inf")])
+def test_a_python_reward_that_is_no_finite_number_names_function_and_row(value):
+    def odd(completions, **columns):
+        return [0.0, value]
+
+    with pytest.raises(ValueError, match=r"odd returned .* for row 1; return a finite number or None"):
+        Python(function=odd)(tiny.rollouts([2, 3], [0, 0]), Signals({}))
+
+
+def test_a_python_reward_may_return_one_element_tensors():
+    rewards = Python(function=lambda completions, **columns: [torch.tensor(0.5), None])
+    found = rewards(tiny.rollouts([2, 3], [0, 0]), Signals({}))
+    assert found.values[0] == 0.5
+    assert found.statuses == ("ok", "none")

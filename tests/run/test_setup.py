@@ -1,8 +1,13 @@
 """What a recipe names in the world is looked at before anything is trained, together with the recipe itself."""
 
-import pytest
+import shutil
 
-from grpo_kit import RecipeError
+import pytest
+from safetensors.torch import load_file, save_file
+
+from grpo_kit import PolicySpec, RecipeError
+from grpo_kit.policies import load_policy
+from grpo_kit.policies.tiny import tiny_path
 from grpo_kit.run.setup import open_recipe
 
 
@@ -21,9 +26,9 @@ def test_mistakes_of_the_recipe_and_of_the_world_are_listed_together(tmp_path):
         f"data.path={tmp_path / 'none.jsonl'}",
         "data.name=",
     )
-    assert found == ["stepz", "learners.student.rewards", "policies.student.model", "data", "evaluation.data"]
+    assert found == ["stepz", "learners.student.rewards", "policies.student.model", "data"]
     found = mistakes("gsm8k", "stepz=3", "policies.student.model=tiny:small", "data.path=none.jsonl", "data.name=")
-    assert found == ["stepz", "data", "evaluation.data"]
+    assert found == ["stepz", "data"]
 
 
 def test_data_with_a_mistake_of_its_own_is_not_read():
@@ -39,3 +44,32 @@ def test_a_model_needs_positions_for_the_longest_row():
     )
     open_recipe("grpo", settings=["sampler.max_new_tokens=246"])
     assert mistakes("grpo", "evaluation.max_new_tokens=247") == ["policies.small"]
+
+
+def test_a_device_that_is_not_there_is_named():
+    found = mistakes("grpo", "policies.small.device=banana")
+    assert found == ["policies.small.device"]
+    assert mistakes("grpo", "policies.small.device='cuda:99'") == ["policies.small.device"]
+
+
+def test_a_model_with_a_tensor_missing_is_refused(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_path("small"), folder)
+    weights = load_file(folder / "model.safetensors")
+    gone = "model.layers.0.mlp.up_proj.weight"
+    save_file(
+        {name: weight for name, weight in weights.items() if name != gone},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
+    with pytest.raises(ValueError, match=f"has no weights for 1 tensors, {gone} first"):
+        load_policy("small", PolicySpec(model=str(folder)), live=False)
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"\x10\x00\x00\x00\x00\x00\x00\x00{}"])
+def test_a_damaged_weights_file_is_refused(content, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_path("small"), folder)
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match="cannot be loaded: "):
+        load_policy("small", PolicySpec(model=str(folder)), live=False)

@@ -12,7 +12,9 @@ from grpo_kit.shapes import GroupId, PerRow, PerToken
 class Advantage(Protocol):
     """Rewards and groups in, advantages out; a NaN reward is a row that does not exist and gets 0.
 
-    An advantage with memory also has `init() -> State`, takes the keyword `state` and returns `(advantages, state)`.
+    An advantage that compares the rows of a group says so by a property `compares_rows`; a recipe with groups of one is
+    then refused. An advantage with memory also has `init() -> State`, takes the keyword `state` and returns
+    `(advantages, state)`.
     """
 
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow | PerToken:

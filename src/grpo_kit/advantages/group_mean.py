@@ -39,6 +39,11 @@ class GroupMean:
             raise ValueError("scale 'none' divides by nothing and does not use eps; leave eps out, or give a scale")
         return self
 
+    @property
+    def compares_rows(self) -> bool:
+        """Always: with one row a group every advantage would be 0."""
+        return True
+
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()

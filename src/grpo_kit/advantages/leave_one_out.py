@@ -20,6 +20,11 @@ class LeaveOneOut:
         tensor([ 1.0000, -0.5000, -0.5000])
     """
 
+    @property
+    def compares_rows(self) -> bool:
+        """Always: with one row a group every advantage would be 0."""
+        return True
+
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()

@@ -25,7 +25,7 @@ class ImportanceWeight:
         level: over which tokens the quotient is taken.
         action: what happens to a weight outside the bounds.
         low: lower bound, in [0, 1].
-        high: upper bound, at least 1.
+        high: upper bound, at least 1; `inf` for none.
 
     Example:
         >>> weight = ImportanceWeight(level="sequence", high=2.0)
@@ -36,7 +36,7 @@ class ImportanceWeight:
     level: Literal["token", "prefix", "sequence", "geometric"] = "token"
     action: Literal["truncate", "mask"] = "truncate"
     low: Annotated[float, Field(ge=0, le=1)] = 0.0
-    high: Annotated[float, Field(ge=1)] = 2.0
+    high: Annotated[float, Field(ge=1, allow_inf_nan=True)] = 2.0
 
     def __call__(self, log_ratio: PerToken, mask: TokenMask) -> PerToken:
         """Detached weights; see the class."""

@@ -73,21 +73,25 @@ class DatasetRows:
             found = (re.fullmatch(pattern, text, re.DOTALL) if isinstance(text, str) else None for text in ours[name])
             ours[name] = [match[1].strip() if match else None for match in found]
         ours["prompt"] = [self._prompt(text) for text in ours["prompt"]]
-        for name, values in ours.items():
-            rows = rows.remove_columns([name] if name in rows.column_names else []).add_column(name, values)  # pyright: ignore
-        return rows
+        others = {name: list(rows[name]) for name in rows.column_names if name not in ours}
+        return datasets.Dataset.from_dict({**others, **ours})
 
-    def _prompt(self, text: Any) -> Any:
-        if not isinstance(text, str) or not text.strip():
+    def _prompt(self, given: Any) -> Any:
+        """The prompt of one row; None where the value is no text (nor, with `chat`, messages)."""
+        if self.chat and isinstance(given, list):
+            return [*self._system(), *given]
+        if not isinstance(given, str) or not given.strip():
             return None
-        filled = self.template.replace("{prompt}", text)
-        if not self.chat:
-            return filled
-        system = [{"role": "system", "content": self.system}] if self.system is not None else []
-        return [*system, {"role": "user", "content": filled}]
+        filled = self.template.replace("{prompt}", given)
+        return [*self._system(), {"role": "user", "content": filled}] if self.chat else filled
+
+    def _system(self) -> list[dict[str, str]]:
+        return [{"role": "system", "content": self.system}] if self.system is not None else []
 
     def _read(self) -> datasets.Dataset:
         suffix = Path(self.path).suffix
+        if suffix not in FORMATS and Path(self.path).is_file():
+            raise ValueError(f"data file '{self.path}' must end in {', '.join(FORMATS)}, by its format")
         if suffix not in FORMATS:
             return self._load(self.path, self.name or None, split=self.split)
         if not Path(self.path).is_file():
@@ -100,7 +104,8 @@ class DatasetRows:
         try:
             return datasets.load_dataset(*where, **settings)  # pyright: ignore[reportReturnType]
         except Exception as error:  # the library raises a dozen kinds, down to ConnectionError
-            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            cause = error.__cause__ or error  # the outer message often says no more than that something failed
+            first_line = (str(cause).splitlines() or [type(cause).__name__])[0]
             raise ValueError(f"data set '{self.path}' cannot be read: {first_line}") from error
 
     def _missing(self, column: str, known: list[str]) -> str:

@@ -63,30 +63,43 @@ def encode_prompts(
     for number, row in enumerate(rows):
         assert isinstance(row, dict)
         encoded = _encode(row["prompt"], tokenizer)
-        empty = [name for name in needed if row[name] is None]
-        if not encoded:
-            skipped.append(f"row {number}: no prompt")
-        elif empty:
-            skipped.append(f"row {number}: column '{empty[0]}' is empty")
-        elif len(encoded) > max_tokens:
-            skipped.append(f"row {number}: {len(encoded)} tokens, over max_prompt_tokens = {max_tokens}")
-        else:
-            ids.append(encoded)
-            kept.append(number)
-            if len(kept) == limit:
-                break
+        fault = _fault(row, encoded, needed, max_tokens)
+        if fault:
+            skipped.append(f"row {number}: {fault}")
+            continue
+        ids.append(encoded)
+        kept.append(number)
+        if len(kept) == limit:
+            break
     if not ids:
-        raise ValueError(f"0 of {len(rows)} prompts left (max_prompt_tokens = {max_tokens}). First: {skipped[:3]}")
+        raise ValueError(f"0 of {len(rows)} prompts left. {'; '.join(skipped[:3])}")
     chosen = rows.select(kept)
-    columns = {name: tuple(chosen[name]) for name in rows.column_names if name != "prompt"}
+    columns = {name: tuple(chosen[name]) for name in rows.column_names}
     return PromptSet(ids=tuple(ids), columns=columns, skipped=tuple(skipped))
 
 
+def _fault(row: Mapping[str, Any], encoded: Sequence[int], needed: Sequence[str], max_tokens: int) -> str | None:
+    """Why a row cannot be used, or None."""
+    if not encoded:
+        return "no prompt (a text that is not empty, or chat messages with chat = true)"
+    if len(encoded) > max_tokens:
+        return f"{len(encoded)} tokens, over max_prompt_tokens = {max_tokens}"
+    for name in needed:
+        value = row[name]
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return f"column '{name}' has no value (or extract does not match it)"
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return f"column '{name}' is a {type(value).__name__}; a text or a number is expected"
+    return None
+
+
 def _encode(prompt: Any, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    if not prompt:
-        return ()
-    if isinstance(prompt, str):
+    if isinstance(prompt, str) and prompt:
         return tuple(tokenizer(prompt)["input_ids"])  # pyright: ignore
+    if not isinstance(prompt, list) or not prompt:
+        return ()
+    if tokenizer.chat_template is None:
+        raise ValueError("the tokenizer has no chat template: remove chat = true and write the prompt as a template")
     encoded = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=True, return_dict=True)
     return tuple(encoded["input_ids"])  # pyright: ignore
 

@@ -65,6 +65,18 @@ def model_folder(model: str) -> str:
     return str(tiny_path(model.removeprefix("tiny:"))) if model.startswith("tiny:") else model
 
 
+def device_of(spec: PolicySpec) -> torch.device:
+    """The device a policy computes on; ValueError where this machine has no such device."""
+    name = spec.device if spec.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device '{name}' is none; give cpu, cuda, cuda:1, ... or auto") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device '{name}' is not there: {torch.cuda.device_count()} GPUs are seen. Give cpu or auto")
+    return device
+
+
 def position_limit(spec: PolicySpec) -> int | None:
     """Tokens, prompt and completion, that a policy's model has positions for; None where it does not say."""
     assert spec.model is not None
@@ -81,7 +93,7 @@ def load_tokenizer(spec: PolicySpec) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(
             model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # damaged files raise kinds of their own
         raise ValueError(_unloadable(spec.model, error)) from error
 
 
@@ -99,15 +111,21 @@ def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
     if spec.attention is not None:
         settings["attn_implementation"] = spec.attention
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            model_folder(spec.model), dtype=stored, trust_remote_code=spec.trust_remote_code, **settings
+        model, found = AutoModelForCausalLM.from_pretrained(  # pyright: ignore[reportGeneralTypeIssues]
+            model_folder(spec.model),
+            dtype=stored,
+            trust_remote_code=spec.trust_remote_code,
+            output_loading_info=True,
+            **settings,
         )
-    except (OSError, ValueError, ImportError) as error:
+        model.to(device_of(spec)).eval().requires_grad_(live)
+    except Exception as error:  # damaged files raise kinds of their own
         raise ValueError(_unloadable(spec.model, error)) from error
+    absent = sorted({*found["missing_keys"], *found["mismatched_keys"]}, key=str)
+    if absent:
+        raise ValueError(f"model '{spec.model}' has no weights for {len(absent)} tensors, {absent[0]} first")
     if spec.gguf_file:
         _forget_quantisation(model)
-    device = spec.device if spec.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device).eval().requires_grad_(live)  # pyright: ignore[reportArgumentType]
     return Policy(
         name=name,
         model=model,
@@ -126,8 +144,12 @@ def _forget_quantisation(model: Any) -> None:
 
 
 def _unloadable(model: str, error: Exception) -> str:
-    first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    kind = "local folder" if Path(model).exists() else "neither a local folder nor a model the hub gave us"
+    problem = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+    if model.startswith("tiny:") or Path(model).exists():
+        return f"model '{model}' cannot be loaded: {problem}"
+    if model.startswith(("/", ".", "~")) or model.count("/") != 1:
+        return f"model '{model}' is no folder here; give tiny:small, tiny:large, a folder or a hub name"
     return (
-        f"model '{model}' ({kind}) cannot be loaded: {first_line}. Give tiny:small, tiny:large, a folder or a hub name"
+        f"model '{model}' is no folder here, and the hub gave none: {problem}. Give tiny:small, tiny:large, a folder "
+        "or a hub name (HF_HUB_OFFLINE=1 stops the tries)"
     )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from numbers import Real
 from typing import Any, cast
 
 import torch
@@ -35,6 +36,10 @@ class Python:
     def __call__(self, rollouts: Rollouts, signals: Signals) -> Component:
         """Call the function on the batch; see the class."""
         function = resolve(self.function) if isinstance(self.function, str) else self.function
+        if "completions" in rollouts.columns:
+            raise ValueError(
+                f"the reward function {self.name} gets the completions by that name; rename the data's column"
+            )
         try:
             given = function(list(rollouts.texts), **{name: list(v) for name, v in rollouts.columns.items()})
         except Exception as error:
@@ -45,15 +50,23 @@ class Python:
                 f"the reward function {self.name} returned {count} for {len(rollouts)} completions; "
                 "return a list with one number (or None) each"
             )
-        values = [math.nan if value is None else float(value) for value in given]
-        if (bad := next((i for i, value in enumerate(values) if math.isinf(value)), None)) is not None:
-            raise ValueError(
-                f"the reward function {self.name} returned {values[bad]} for row {bad}; return a finite number"
-            )
+        values = [self._number(row, value) for row, value in enumerate(given)]
         return Component(
             values=torch.tensor(values, device=rollouts.mask.device),
             statuses=tuple("none" if math.isnan(value) else "ok" for value in values),
         )
+
+    def _number(self, row: int, value: Any) -> float:
+        """One reward as a finite number, or NaN where there is none."""
+        if value is None:
+            return math.nan
+        if isinstance(value, torch.Tensor) and value.numel() == 1:
+            value = value.item()
+        if not isinstance(value, Real) or math.isinf(value):
+            raise ValueError(
+                f"the reward function {self.name} returned {value!r} for row {row}; return a finite number or None"
+            )
+        return float(value)
 
     @property
     def name(self) -> str:
@@ -69,8 +82,9 @@ def resolve(name: str) -> RewardFunction:
         raise ValueError(f"{name!r} names no function; write 'module:function'")
     try:
         function: Any = getattr(import_module(module_name), function_name, None)
-    except ImportError as error:
-        raise ValueError(f"{name!r}: module '{module_name}' cannot be imported ({error})") from error
+    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+        problem = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{name!r}: module '{module_name}' cannot be imported ({problem})") from error
     if not callable(function):
         raise ValueError(f"{name!r}: module '{module_name}' has no function '{function_name}'")
     return cast(RewardFunction, function)

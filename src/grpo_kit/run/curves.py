@@ -34,9 +34,11 @@ def _panel(axes: Axes, metrics: Lines, title: str, chosen: Any) -> None:
         points = [(line["step"], line[key]) for line in metrics if line.get(key) is not None]
         marker = "o" if key.startswith("eval/") else None
         label = "/".join(part for part in key.split("/") if part not in ("eval", "reward", "total")) or key
+        if not points:
+            continue
         axes.plot(*zip(*points, strict=True), marker=marker, markersize=3, linewidth=1.2, label=label)
     axes.set_title(title)
     axes.set_xlabel("step")
     axes.grid(alpha=0.3)
-    if keys:
+    if axes.lines:
         axes.legend(fontsize="small")

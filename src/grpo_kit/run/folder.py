@@ -28,8 +28,10 @@ class RunFolder:
         self.path = out or _free(Path("runs"), f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}")
         try:
             self.path.mkdir(parents=True)
-        except FileExistsError:
-            raise ValueError(f"--out {self.path} exists already; nothing was written. Give a new folder.") from None
+        except OSError as error:
+            raise ValueError(
+                f"the run folder {self.path} cannot be made: {error.strerror}. Give another --out."
+            ) from None
         (self.path / "recipe.toml").write_text(source, encoding="utf-8")
         (self.path / "recipe.resolved.toml").write_text(tomli_w.dumps(as_table(recipe)), encoding="utf-8")
         (self.path / "versions.json").write_text(json.dumps(_versions(), indent=2) + "\n", encoding="utf-8")

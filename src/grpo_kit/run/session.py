@@ -1,7 +1,9 @@
 """One run from start to end: the caller's side of the loop, with evaluation, files and progress between reports."""
 
 import math
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +37,7 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        print("\nstopping after the work at hand; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class Session:
     interrupt: Interrupt = field(default_factory=Interrupt)
     evaluations: list[tuple[int, Mapping[str, float]]] = field(default_factory=list)
     done: int = 0
+    warned: set[str] = field(default_factory=set)
 
     def run(self) -> int:
         """Train to the end, to Ctrl-C or to a fault; write what there is in every case; the exit code."""
@@ -73,6 +77,7 @@ class Session:
         return code
 
     def _after(self, report: Report) -> None:
+        self._warn_of_missing_rewards(report)
         self.folder.samples(report, self.recipe.log_samples, next(iter(self.policies.values())).tokenizer)
         self.done = report.step
         settings = self.recipe.evaluation
@@ -80,6 +85,22 @@ class Session:
             self._evaluate(report.metrics)
         else:
             self.folder.metrics(report.metrics)
+
+    def _warn_of_missing_rewards(self, report: Report) -> None:
+        """Say, once a learner, that a step had no reward at all for it: nothing was learned from its rows."""
+        for name in self.recipe.learners:
+            if report.metrics.get(f"reward/{name}/missing") == 1 and name not in self.warned:
+                self.warned.add(name)
+                statuses = {
+                    key
+                    for part in self.recipe.learners[name].rewards
+                    for key in report.experience.rewards.components[part].statuses
+                }
+                self._say(
+                    f"step {report.step}: every reward of '{name}' is missing ({', '.join(sorted(statuses))}); "
+                    "such rows teach nothing. Look at samples.jsonl.",
+                    style="yellow",
+                )
 
     def _evaluate(self, metrics: Mapping[str, float]) -> None:
         """Write metrics together with an evaluation of the present weights, where the recipe has one."""
@@ -91,15 +112,13 @@ class Session:
             self.folder.metrics({**metrics, **found})
 
     def _line(self, report: Report) -> str:
-        parts = [
-            f"{name} reward {report.metrics[f'reward/{name}/total']:.3f}"
-            for name in self.recipe.learners
-            if f"reward/{name}/total" in report.metrics
-        ]
+        """Rewards, latest accuracies and speed, short enough for two policies in 80 columns."""
+        rewards = {name: report.metrics.get(f"reward/{name}/total") for name in self.recipe.learners}
+        parts = ["reward", *(f"{name} {value:.3f}" for name, value in rewards.items() if value is not None)]
         if self.evaluations:
             _, latest = self.evaluations[-1]
-            parts += [f"{name} accuracy {_number(latest[f'eval/{name}/accuracy'])}" for name in self.recipe.learners]
-        return "  ".join([*parts, f"{report.metrics['sampler/tokens_per_second']:.0f} tokens/s"])
+            parts += ["accuracy", *(_number(latest[f"eval/{name}/accuracy"]) for name in self.recipe.learners)]
+        return " ".join([*parts, f"{report.metrics['time/tokens_per_second'] / 1000:.1f}k tokens/s"])
 
     def _say(self, text: str, style: str | None = None) -> None:
         """A line of our own: no markup, no highlighting, no wrapping."""
@@ -111,9 +130,9 @@ class Session:
     def _progress(self) -> Progress:
         columns = [
             MofNCompleteColumn(),
-            BarColumn(bar_width=24),
+            TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[now]}"),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=None),
         ]
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
@@ -121,21 +140,23 @@ class Session:
         self.folder.policies(self.policies, tuple(self.recipe.learners))
         draw_curves(self.folder.read_metrics(), self.folder.path / "curves.png")
         if len(self.evaluations) > 1:
-            self.console.print(self._closing_table())
+            self._closing_table()
         ending = "" if code == 0 else f" (ended after step {self.done} of {self.recipe.steps})"
         self._say(f"run folder: {self.folder.path}{ending}")
 
-    def _closing_table(self) -> Table:
+    def _closing_table(self) -> None:
+        """Every live policy on held-out questions, at first and at last."""
         (first, before), (last, after) = self.evaluations[0], self.evaluations[-1]
-        table = Table(title=f"{self.recipe.name}: held-out questions, step {first} -> {last}")
+        self._say(f"{self.recipe.name}: held-out questions, step {first} -> {last}")
+        table = Table()
         best_of = sorted({key.rsplit("/", 1)[1] for key in after if "/pass@" in key})
         keys = ["accuracy", "greedy", *best_of, "length", "entropy"]
-        for heading in ("policy", *keys):
+        for heading in ("", *self.recipe.learners):
             table.add_column(heading)
-        for name in self.recipe.learners:
-            pairs = [(before[f"eval/{name}/{key}"], after[f"eval/{name}/{key}"]) for key in keys]
-            table.add_row(name, *(f"{_number(old)} -> {_number(new)}" for old, new in pairs))
-        return table
+        for key in keys:
+            pairs = [(before[f"eval/{name}/{key}"], after[f"eval/{name}/{key}"]) for name in self.recipe.learners]
+            table.add_row(key, *(f"{_number(old)} -> {_number(new)}" for old, new in pairs))
+        self.console.print(table)
 
 
 def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, console: Console) -> Session:
@@ -148,9 +169,12 @@ def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, cons
 
 
 def refuse_existing(out: Path | None) -> None:
-    """ValueError when the run folder asked for is there already."""
-    if out is not None and out.exists():
+    """ValueError when the run folder asked for is there already, or cannot be made."""
+    if out is not None and os.path.lexists(out):
         raise ValueError(f"--out {out} exists already; nothing was written. Give a new folder.")
+    parent = next(folder for folder in (out or Path("runs") / "x").absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ValueError(f"no run folder can be made in {parent}; nothing was written. Give another --out.")
 
 
 def describe(inputs: Inputs) -> list[str]:

@@ -1,6 +1,6 @@
 """Everything a recipe needs from the world, loaded and checked before the first step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from grpo_kit.checks import shared_vocabulary
 from grpo_kit.config import RecipeError, examine
 from grpo_kit.data import Data, PromptSet, PromptStream, encode_prompts
 from grpo_kit.policies import Policy, load_policy, load_tokenizer
-from grpo_kit.policies.load import position_limit
+from grpo_kit.policies.load import device_of, position_limit
 from grpo_kit.recipe import Recipe
 
 
@@ -60,16 +60,20 @@ def _find_inputs(recipe: Recipe, removed: Mapping[str, object]) -> tuple[Inputs 
     if recipe.evaluation is not None:
         sources.append(("evaluation.data", recipe.evaluation.data, recipe.evaluation.questions))
     sets: dict[str, PromptSet] = {}
+    failed: set[str] = set()
     for place, data, limit in sources:
         if any(gone == place or gone.startswith(f"{place}.") for gone in removed):
             continue
+        if place != "data" and "data" in failed and getattr(data, "path", data) == getattr(recipe.data, "path", None):
+            continue  # the same file or hub name: one mistake, one try
         try:
             rows = data()
             if tokenizer is not None:
                 sets[place] = encode_prompts(rows, tokenizer, limit=limit, **limits)
         except ValueError as error:
+            failed.add(place)
             mistakes.append(f"{place}: {error}")
-    mistakes += _too_long(recipe, sets)
+    mistakes += _too_long(recipe, sets, tokenizers)
     if mistakes or "data" not in sets:
         return None, mistakes
     return Inputs(tokenizers=tokenizers, prompts=sets["data"], questions=sets.get("evaluation.data")), mistakes
@@ -85,20 +89,21 @@ def _tokenizers(recipe: Recipe) -> tuple[dict[str, PreTrainedTokenizerBase], lis
                 tokenizers[name] = load_tokenizer(spec)
             except ValueError as error:
                 mistakes.append(f"policies.{name}.model: {error}.")
+            try:
+                device_of(spec)
+            except ValueError as error:
+                mistakes.append(f"policies.{name}.device: {error}.")
     return tokenizers, [*mistakes, *shared_vocabulary(tokenizers)]
 
 
-def _too_long(recipe: Recipe, sets: Mapping[str, PromptSet]) -> Iterator[str]:
+def _too_long(recipe: Recipe, sets: Mapping[str, PromptSet], readable: Collection[str]) -> Iterator[str]:
     """Policies without positions enough for the longest prompt and completion together."""
     prompt = max((len(ids) for prompts in sets.values() for ids in prompts.ids), default=0)
     longest = getattr(recipe.sampler, "max_new_tokens", 0)
     if recipe.evaluation is not None:
         longest = max(longest, recipe.evaluation.max_new_tokens or 0)
     for name, spec in recipe.policies.items():
-        try:
-            limit = position_limit(spec) if spec.model is not None else None
-        except (OSError, ValueError):
-            continue  # the model cannot be read; reported with its tokenizer
+        limit = position_limit(spec) if name in readable else None
         if limit is not None and prompt + longest > limit:
             yield (
                 f"policies.{name}: the longest prompt ({prompt} tokens) and max_new_tokens = {longest} need "
