@@ -114,6 +114,7 @@ class PromptStream:
         """Stream over prompts; the order depends on the seed alone."""
         self.prompts, self.seed = prompts, seed
         self.position = 0
+        self._epoch_order: tuple[int, list[int]] = (-1, [])
 
     def take(self, count: int) -> Prompts:
         """The next `count` prompts, running on into the next epoch."""
@@ -129,7 +130,8 @@ class PromptStream:
         return self.position / len(self.prompts)
 
     def _order(self, epoch: int) -> list[int]:
-        if getattr(self, "_shuffled", (None,))[0] != epoch:
+        """The order of one epoch, a function of seed and epoch alone; the latest is kept."""
+        if self._epoch_order[0] != epoch:
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
-            self._shuffled = epoch, torch.randperm(len(self.prompts), generator=generator).tolist()
-        return self._shuffled[1]
+            self._epoch_order = epoch, torch.randperm(len(self.prompts), generator=generator).tolist()
+        return self._epoch_order[1]
