@@ -165,6 +165,19 @@ CASES = {
         ["sampler.top_k=1"],
         ["sampler.top_k: 1 is greedy: a group's rows would all be the same. Use more than 1."],
         ["sampler.top_k=2"],
+        "grpo",
+    ),
+    "a cut distribution under a quotient": (
+        ["sampler.top_p=0.9"],
+        [
+            "learners.large.terms.policy: sampler.top_p or top_k cuts mass off, which biases quotients to the behavior policy. Sample with top_p = 1 and top_k = 0."
+        ],
+        ["sampler.top_p=1"],
+    ),
+    "half precision of a live policy": (
+        ["policies.large.dtype=float16"],
+        ["policies.large.dtype: float16 loses small gradients of a live policy. Use bfloat16 or float32."],
+        ["policies.large.dtype=bfloat16"],
     ),
     "evaluation on the training questions": (
         ["evaluation.data.split=train"],

@@ -11,6 +11,7 @@ from grpo_kit import (
     Clip,
     DivergenceTerm,
     EntropyBonus,
+    EqualRows,
     EqualTokens,
     FixedLength,
     GroupMean,
@@ -137,9 +138,25 @@ def test_a_gradient_that_is_not_finite_names_step_learner_term_and_row():
         accumulate(live, batch, range(3), step=3)
 
 
-def test_a_missing_reward_leaves_its_row_without_an_advantage():
-    _, batch = prepared(learner(), rewards=(1.0, torch.nan, 0.0))
-    assert batch.frozen["policy"]["advantages"][:, 0].tolist() == [0.5, 0.0, -0.5]
+@pytest.mark.parametrize("weighting", [EqualTokens(), EqualRows(), FixedLength(length=4)], ids=repr)
+def test_a_row_whose_reward_is_missing_does_not_exist(weighting):
+    # It is in no baseline and in no denominator: a grader that timed out does not make the step smaller.
+    _, batch = prepared(learner(weighting=weighting), rewards=(1.0, torch.nan, 0.0))
+    assert batch.numbers == (0, 2)
+    assert batch.frozen["policy"]["advantages"][:, 0].tolist() == [0.5, -0.5]
+    weights = weighting(batch.counted)
+    expected = 1.0 if not isinstance(weighting, FixedLength) else 7 / (2 * 4)  # rows of 3 and 4 tokens, two rows
+    assert float(weights.sum()) == pytest.approx(expected)
+
+
+def test_errors_number_rows_as_the_step_sampled_them():
+    def boundless(log_ratio, advantages, logprobs=None):
+        return log_ratio / 0.0
+
+    terms = {"policy": PolicyGradient(advantage=GroupMean(), surrogate=boundless)}
+    live, batch = prepared(learner(terms=terms), rewards=(torch.nan, 1.0, 0.0))
+    with pytest.raises(NonFiniteError, match=r"term 'policy': the loss of row [12] is"):
+        accumulate(live, batch, range(2), step=1)
 
 
 def test_a_divergence_pulls_without_rewards():

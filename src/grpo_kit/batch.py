@@ -103,6 +103,14 @@ class Rollouts:
         """Completion tokens a row."""
         return reduce(self.mask.long(), "row token -> row", "sum")
 
+    @property
+    def temperature(self) -> float:
+        """The temperature all rows were sampled at, at which every policy scores them; 1 for rows nobody sampled."""
+        found = {writer.sampling.temperature for writer in self.behavior.writers} if self.behavior else {1.0}
+        if len(found) != 1:
+            raise ValueError(f"rows of one batch were sampled at temperatures {sorted(found)}; sample them at one")
+        return found.pop()
+
     def written_by(self, policy: str) -> TokenMask:
         """True for the tokens that a policy (at any version) wrote."""
         if self.behavior is None:

@@ -62,6 +62,8 @@ def _policies(recipe: Recipe, removed: Mapping[str, object]) -> Iterator[str]:
     if not recipe.learners and "learners" not in removed:
         yield "learners: there is none, so nothing would be trained. Add a table [learners.NAME], NAME a policy."
     for name in recipe.learners:
+        if name in recipe.policies and recipe.policies[name].dtype == "float16":
+            yield f"policies.{name}.dtype: float16 loses small gradients of a live policy. Use bfloat16 or float32."
         if name in recipe.policies and recipe.policies[name].follows is not None:
             yield f"learners.{name}: policy '{name}' is a follower and cannot learn. Give it a model of its own."
     for name, spec in recipe.policies.items():
@@ -155,6 +157,12 @@ def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[str]:
             )
         elif compares and term.baseline == "selected" and keep < 2:
             yield f"terms.{key}.advantage: the selection keeps {keep} row a group, so each advantage is 0. Keep 2."
+        cut = getattr(recipe.sampler, "top_p", 1) < 1 or getattr(recipe.sampler, "top_k", 0) > 0
+        if cut and (term.correction is not None or term.anchor == "behavior"):
+            yield (
+                f"terms.{key}: sampler.top_p or top_k cuts mass off, which biases quotients to the behavior policy. "
+                "Sample with top_p = 1 and top_k = 0."
+            )
         if term.baseline == "sampled" and recipe.selection is None:
             yield f"terms.{key}.baseline: 'sampled' is the same as 'selected' without a [selection]. Remove it."
     if learner.rewards and all(isinstance(term, DivergenceTerm | EntropyBonus) for term in learner.terms.values()):

@@ -31,7 +31,6 @@ def run(
     allow_code: AllowCode = False,
 ) -> None:
     """Train what the recipe describes and leave a run folder behind."""
-    # Imported here so that `grpo-kit --help` does not wait for torch.
     from grpo_kit.config import find_recipe
     from grpo_kit.run.session import refuse_existing, start
     from grpo_kit.run.setup import open_recipe

@@ -95,7 +95,11 @@ def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict
         except ValidationError as error:
             flat = list(_flatten(error.errors(include_url=False), (), Recipe))
             mistakes += [line for loc, line in flat if line not in mistakes and not _our_doing(loc, line, removed)]
-            gone = dict(place for loc, _ in flat if (place := _remove(table, loc)))
+            gone: dict[str, Any] = {}
+            for loc, _ in flat:
+                inside = any(_dotted(loc).startswith(f"{place}.") for place in gone)  # went with its table already
+                if not inside and (place := _remove(table, loc)):
+                    gone |= dict([place])
             if not gone:
                 return None, mistakes, removed
             removed |= gone

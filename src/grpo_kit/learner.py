@@ -24,7 +24,8 @@ class AdamW:
         eps: added to the root of the second moment.
         weight_decay: decoupled weight decay, at least 0.
         warmup_steps: optimizer steps over which the rate rises linearly to `lr`.
-        decay: how the rate goes on: `constant`, or to 0 at the run's last step by `linear` or `cosine`.
+        decay: how the rate goes on: `constant`, or falling by `linear` or `cosine`, to reach 0 just after the
+            run's last step.
         max_grad_norm: largest norm of the whole gradient; a longer one is scaled down to it.
     """
 

@@ -9,6 +9,7 @@ import torch
 
 from grpo_kit import diagnostics
 from grpo_kit.batch import Experience, Prompts, Rewards, SignalKey, Signals, join
+from grpo_kit.checks import cross_checks
 from grpo_kit.data import PromptStream
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
@@ -65,8 +66,11 @@ def train(
 ) -> Iterator[Report]:
     """Run a recipe, yielding a report after each step; evaluation, files and progress are the caller's, in between.
 
-    The policies are updated in place. All randomness comes from the recipe's seed through one generator.
+    The policies are updated in place. All randomness comes from the recipe's seed through one generator. ValueError
+    lists the mistakes of a recipe that was made in Python.
     """
+    if mistakes := cross_checks(recipe, allow_code=True):
+        raise ValueError("the recipe cannot be run:\n" + "\n".join(f"  {mistake}" for mistake in mistakes))
     generator = torch.Generator().manual_seed(recipe.seed)
     memory = Memory()
     learners = {
@@ -134,10 +138,11 @@ def sample(
     except ArithmeticError as error:
         raise NonFiniteError(f"step {step}: {error}.") from error
     clock.lap("sample")
-    temperature = rollouts.behavior.writers[0].sampling.temperature if rollouts.behavior else 1.0
     signals = Signals(
         {
-            SignalKey(name, policies[name].version): policies[name].score_all(rollouts, temperature=temperature)
+            SignalKey(name, policies[name].version): policies[name].score_all(
+                rollouts, temperature=rollouts.temperature
+            )
             for name in recipe.scored()
         }
     )
@@ -201,7 +206,7 @@ def _first_groups(experience: Experience, count: int) -> Experience:
 
 
 def _refuse_non_finite_weights(learner: LiveLearner, step: int) -> None:
-    if not all(bool(torch.isfinite(weight).all()) for weight in learner.policy.model.parameters()):
+    if not learner.policy.is_finite():
         raise NonFiniteError(
             f"step {step}, learner '{learner.name}': its update left weights that are not finite. {REMEDY}"
         )

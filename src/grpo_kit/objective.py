@@ -24,12 +24,14 @@ class Batch:
 
     Attributes:
         rollouts: the rows.
+        numbers: each row's number in the step's experience, by which errors name it.
         counted: True where a token counts in the loss; a part of `rollouts.mask`.
         frozen: each term's fixed tensors, by the term's name.
         temperature: at which the rows were sampled and all policies score.
     """
 
     rollouts: Rollouts
+    numbers: tuple[int, ...]
     counted: TokenMask
     frozen: Mapping[str, Mapping[str, PerToken]]
     temperature: float
@@ -40,13 +42,18 @@ class Batch:
         width = rollouts.mask.shape[1]
         frozen = {term: {k: v[list(rows), :width] for k, v in fixed.items()} for term, fixed in self.frozen.items()}
         counted = self.counted[list(rows), :width]
-        return Batch(rollouts=rollouts, counted=counted, frozen=frozen, temperature=self.temperature)
+        numbers = tuple(self.numbers[row] for row in rows)
+        return Batch(rollouts=rollouts, numbers=numbers, counted=counted, frozen=frozen, temperature=self.temperature)
 
 
 def freeze(name: str, learner: Learner, experience: Experience, kept: RowMask, memory: Memory) -> Batch:
-    """Fix a learner's advantages, anchors and corrections, then keep the selected rows."""
+    """Fix a learner's advantages, anchors and corrections, then keep the selected rows that have a reward.
+
+    A row whose reward is missing does not exist for the learner: it is neither in a baseline nor in a denominator.
+    """
     rollouts = experience.rollouts
     rewards = experience.rewards.total(learner.rewards) if learner.rewards else torch.zeros(len(rollouts))
+    kept = kept & ~rewards.to(kept.device).isnan()
     frozen = {
         term_name: term.freeze(
             experience,
@@ -61,9 +68,13 @@ def freeze(name: str, learner: Learner, experience: Experience, kept: RowMask, m
     if learner.mask_truncated:
         whole = torch.tensor([reason != "length" for reason in rollouts.stop_reasons], device=counted.device)
         counted = counted & whole[:, None]
-    writers = rollouts.behavior.writers if rollouts.behavior else ()
-    temperature = writers[0].sampling.temperature if writers else 1.0
-    batch = Batch(rollouts=rollouts, counted=counted, frozen=frozen, temperature=temperature)
+    batch = Batch(
+        rollouts=rollouts,
+        numbers=tuple(range(len(rollouts))),
+        counted=counted,
+        frozen=frozen,
+        temperature=rollouts.temperature,
+    )
     return batch.take(torch.nonzero(kept).flatten().tolist())
 
 
@@ -96,7 +107,7 @@ def accumulate(learner: LiveLearner, batch: Batch, rows: Sequence[int], *, step:
     for micro in learner.policy.micro_batches(batch.rollouts, rows):
         current, parts = _terms(learner, batch, weights, micro)
         for name, per_token in parts.items():
-            _refuse_non_finite(per_token, step, learner.name, name, micro)
+            _refuse_non_finite(per_token, step, learner.name, name, [batch.numbers[row] for row in micro])
             losses[name] += float(per_token.detach().sum())
         total = _total(learner, parts)
         if total.requires_grad:
@@ -152,8 +163,8 @@ def _blame(learner: LiveLearner, batch: Batch, weights: PerToken, rows: Sequence
             gradients = torch.autograd.grad(loss.sum(), weight_list, retain_graph=True, allow_unused=True)
             if any(gradient is not None and not torch.isfinite(gradient).all() for gradient in gradients):
                 raise NonFiniteError(
-                    f"step {step}, learner '{learner.name}', term '{name}': the gradient of row {row} is not finite. "
-                    f"{REMEDY}"
+                    f"step {step}, learner '{learner.name}', term '{name}': the gradient of row "
+                    f"{batch.numbers[row]} is not finite. {REMEDY}"
                 )
     raise NonFiniteError(
         f"step {step}, learner '{learner.name}': the summed gradient is not finite although each row's is; "

@@ -88,6 +88,8 @@ class Role:
                 raise PydanticCustomError(
                     "part", "its entry point {value} cannot be loaded ({problem}).", problem
                 ) from None
+        if not isinstance(part, type) and not settings:
+            return part  # a plain function behind an entry point has no settings
         try:
             return TypeAdapter(part).validate_json(json.dumps(settings))
         except ValidationError as error:

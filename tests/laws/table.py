@@ -306,5 +306,5 @@ NOT_ABOUT: dict[tuple[int, str], str] = {
     **{(6, role): "it is no correction" for role in ROLES if role != "corrections"},
     **{(7, role): "it is no divergence" for role in ROLES if role != "divergences"},
 }
-"""Why a law has no row for a role. Laws 8, 9 are about whole compositions (test_theorem), 10, 11 about later parts."""
+"""Why a law has no row for a role. Laws 8, 9 are about whole compositions (test_laws.py), 10, 11 about later parts."""
 NUMBERS = (1, 2, 3, 4, 5, 6, 7, 12)

@@ -6,12 +6,11 @@ import pytest
 import torch
 
 import tiny
-from grpo_kit import Component, EvaluationSpec, PromptSet
-from grpo_kit.data import Arithmetic
+from grpo_kit import Component, PromptSet, TransformersSampler
 from grpo_kit.run.evaluation import evaluate_policy
 
 QUESTIONS = PromptSet(ids=((2, 3), (4,), (5, 6, 7)), columns={"answer": ("a", "b", "c")}, skipped=())
-SETTINGS = EvaluationSpec(data=Arithmetic(), reward="right", samples=4)
+SAMPLER = TransformersSampler(policy="small", samples=4, max_new_tokens=5)
 
 
 def by_rows(values):
@@ -29,7 +28,7 @@ def test_accuracy_greedy_and_pass_at_k_are_shares_of_the_right():
     nan = math.nan
     sampled = [*[1.0, 0.0, 0.0, 0.0], *[0.0, 0.0, 0.0, nan], *[1.0, 1.0, 0.5, 1.0]]
     policy = tiny.policy(dtype=torch.float32)
-    report = evaluate_policy(policy, QUESTIONS, by_rows([*sampled, 1.0, 0.0, nan]), SETTINGS, 5)
+    report = evaluate_policy(policy, QUESTIONS, by_rows([*sampled, 1.0, 0.0, nan]), SAMPLER)
     assert report["accuracy"] == pytest.approx(4 / 11)  # 4 right of 11 with a verdict; 0.5 is not right
     assert report["greedy"] == pytest.approx(1 / 2)
     assert report["pass@4"] == pytest.approx(2 / 3)
@@ -42,7 +41,14 @@ def test_accuracy_greedy_and_pass_at_k_are_shares_of_the_right():
 
 
 def test_the_same_weights_give_the_same_numbers():
-    reports = [
-        evaluate_policy(tiny.policy(dtype=torch.float32), QUESTIONS, by_rows([0.0] * 15), SETTINGS, 5) for _ in "ab"
-    ]
+    reports = [evaluate_policy(tiny.policy(dtype=torch.float32), QUESTIONS, by_rows([0.0] * 15), SAMPLER) for _ in "ab"]
     assert reports[0] == reports[1]
+
+
+def test_a_question_without_any_verdict_is_left_out():
+    nan = math.nan
+    sampled = [*[1.0] * 4, *[nan] * 4, *[1.0] * 4]
+    report = evaluate_policy(tiny.policy(dtype=torch.float32), QUESTIONS, by_rows([*sampled, 1.0, nan, 1.0]), SAMPLER)
+    assert report["accuracy"] == report["pass@4"] == report["greedy"] == 1.0
+    assert report["accuracy_stderr"] == 0.0
+    assert report["missing"] == pytest.approx(1 / 3)

@@ -3,12 +3,13 @@
 import shutil
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
-from grpo_kit import PolicySpec, RecipeError
+from grpo_kit import PolicySpec, RecipeError, read_recipe
 from grpo_kit.policies import load_policy
 from grpo_kit.policies.tiny import tiny_path
-from grpo_kit.run.setup import open_recipe
+from grpo_kit.run.setup import load_inputs, load_policies, open_recipe
 
 
 def mistakes(recipe: str, *settings: str) -> list[str]:
@@ -73,3 +74,28 @@ def test_a_damaged_weights_file_is_refused(content, tmp_path):
     (folder / "model.safetensors").write_bytes(content)
     with pytest.raises(ValueError, match="cannot be loaded: "):
         load_policy("small", PolicySpec(model=str(folder)), live=False)
+
+
+def test_a_vocabulary_padded_to_another_size_is_used_on_its_common_part(tmp_path):
+    padded = load_policy("large", PolicySpec(model="tiny:large"), live=False)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        padded.model.resize_token_embeddings(32)
+    padded.save(tmp_path / "padded")
+    recipe = read_recipe("codistill", settings=[f"policies.large.model={tmp_path / 'padded'}"])
+    load_inputs(recipe)  # the tokenizers agree
+    policies = load_policies(recipe)
+    assert policies["small"].vocabulary == policies["large"].vocabulary == 19
+    prompts = load_inputs(recipe).prompts.take([0, 1])
+    rollouts = recipe.sampler(prompts, policies, torch.Generator().manual_seed(0))
+    plain = load_policy("large", PolicySpec(model="tiny:large"), live=False).score_all(rollouts).logprobs
+    assert torch.allclose(
+        policies["large"].score_all(rollouts).logprobs[rollouts.mask], plain[rollouts.mask], atol=1e-5
+    )
+
+
+def test_a_live_policy_keeps_float32_weights_and_computes_below():
+    live = load_policy("small", PolicySpec(model="tiny:small", dtype="bfloat16"), live=True)
+    frozen = load_policy("small", PolicySpec(model="tiny:small", dtype="bfloat16"), live=False)
+    assert (live.model.dtype, live.autocast) == (torch.float32, torch.bfloat16)
+    assert (frozen.model.dtype, frozen.autocast) == (torch.bfloat16, None)

@@ -119,6 +119,10 @@ class Policy:
                 spread[rows, :width] = scores.entropy
         return Scores(logprobs=logprobs, entropy=spread)
 
+    def is_finite(self) -> bool:
+        """Whether every weight is a finite number."""
+        return all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters())
+
     def save(self, folder: Path) -> None:
         """Write weights (safetensors), configuration and tokenizer, as `AutoModelForCausalLM` loads them."""
         self.model.save_pretrained(folder)

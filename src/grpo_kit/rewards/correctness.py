@@ -16,10 +16,10 @@ from grpo_kit.rewards.boxed import last_boxed
 class Correctness:
     r"""1 where the last `\boxed{...}` of the completion equals the gold answer, else 0.
 
-    The two texts are compared exactly first (spaces aside); only where they differ does math-verify decide whether
-    they are the same mathematics. A completion without a box scores 0 with status `no_answer`. Where no verdict can be
-    had the reward is missing (NaN), never 0: `unparsed_gold` (math-verify cannot read the gold answer), `timeout`
-    (over five seconds; off the main thread there is no time limit) and `error`.
+    The two texts are compared exactly first (runs of spaces are one); only where they differ does math-verify decide
+    whether they are the same mathematics. A completion without a box scores 0 with status `no_answer`. Where no verdict
+    can be had the reward is missing (NaN), never 0: `unparsed_gold` (math-verify cannot read the gold answer),
+    `timeout` (over five seconds; off the main thread there is no time limit) and `error`.
 
     Attributes:
         column: the data set's column with the gold answer.
@@ -48,7 +48,7 @@ class Correctness:
         answer = last_boxed(text)
         if answer is None:
             return 0.0, "no_answer"
-        if "".join(answer.split()) == "".join(gold.split()):
+        if " ".join(answer.split()) == " ".join(gold.split()):
             return 1.0, "ok"
         return _same_mathematics(gold, answer)
 

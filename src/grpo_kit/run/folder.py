@@ -37,8 +37,8 @@ class RunFolder:
         (self.path / "versions.json").write_text(json.dumps(_versions(), indent=2) + "\n", encoding="utf-8")
 
     def metrics(self, values: Mapping[str, float]) -> None:
-        """Append one step to `metrics.jsonl`; a number that is not there (NaN) is null."""
-        known = {key: None if math.isnan(value) else value for key, value in values.items()}
+        """Append one step to `metrics.jsonl`; a number that is not finite is null."""
+        known = {key: value if math.isfinite(value) else None for key, value in values.items()}
         self._append("metrics.jsonl", known | {"step": int(values["step"])})
 
     def samples(self, report: Report, count: int, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -80,8 +80,8 @@ class Session:
         self._warn_of_missing_rewards(report)
         self.folder.samples(report, self.recipe.log_samples, next(iter(self.policies.values())).tokenizer)
         self.done = report.step
-        settings = self.recipe.evaluation
-        if settings is not None and (report.step == self.recipe.steps or report.step % settings.every == 0):
+        settings, last = self.recipe.evaluation, report.step == self.recipe.steps
+        if settings is not None and (last or report.step % settings.every == 0) and not self.interrupt.asked:
             self._evaluate(report.metrics)
         else:
             self.folder.metrics(report.metrics)
@@ -105,11 +105,13 @@ class Session:
     def _evaluate(self, metrics: Mapping[str, float]) -> None:
         """Write metrics together with an evaluation of the present weights, where the recipe has one."""
         found: dict[str, float] = {}
-        if self.inputs.questions is not None:
-            found = evaluate(self.recipe, self.policies, self.inputs.questions)
-            self.evaluations.append((int(metrics["step"]), found))
-        if found or metrics["step"]:
-            self.folder.metrics({**metrics, **found})
+        try:
+            if self.inputs.questions is not None:
+                found = evaluate(self.recipe, self.policies, self.inputs.questions)
+                self.evaluations.append((int(metrics["step"]), found))
+        finally:  # an evaluation that is cut short does not lose the step's own metrics
+            if found or metrics["step"]:
+                self.folder.metrics({**metrics, **found})
 
     def _line(self, report: Report) -> str:
         """Rewards, latest accuracies and speed, short enough for two policies in 80 columns."""
@@ -137,7 +139,11 @@ class Session:
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
     def _close(self, code: int) -> None:
-        self.folder.policies(self.policies, tuple(self.recipe.learners))
+        whole = tuple(name for name in self.recipe.learners if self.policies[name].is_finite())
+        for name in self.recipe.learners:
+            if name not in whole:
+                self._say(f"policies/{name} is not written: its weights are not finite", style="red")
+        self.folder.policies(self.policies, whole)
         draw_curves(self.folder.read_metrics(), self.folder.path / "curves.png")
         if len(self.evaluations) > 1:
             self._closing_table()

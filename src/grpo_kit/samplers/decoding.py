@@ -94,8 +94,8 @@ def _hits_stop(policy: Policy, tokens: TokenIds, stop: Sequence[str]) -> Bool[Te
     """Whether each row's last token completed a stop string; only the tail that can hold one is decoded."""
     if not stop:
         return torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-    tail = max(map(len, stop)) + 4  # a token is at least one character, but a character may take several bytes' tokens
-    texts = policy.tokenizer.batch_decode(tokens[:, -tail:].tolist(), skip_special_tokens=True)
+    tail = max(len(text.encode()) for text in stop) + 4  # a token is at least one byte of the text
+    texts = policy.tokenizer.batch_decode(tokens[:, -tail:].tolist())
     return torch.tensor([any(text in written for text in stop) for written in texts], device=tokens.device)
 
 
