@@ -90,9 +90,7 @@ def test_of_term_ignores_what_is_masked():
     bad = torch.tensor([[0.0, 0.0], [0.0, torch.nan]])
     frozen = {"advantages": torch.tensor([[1.0, 1.0], [0.0, 0.0]]), "anchor": bad, "behavior": bad - math.log(2)}
     frozen["correction"] = torch.tensor([[2.0, 2.0], [2.0, torch.nan]])
-    batch = Batch(
-        rollouts=rows, numbers=tuple(range(len(rows))), counted=rows.mask, frozen={"policy": frozen}, temperature=1.0
-    )
+    batch = Batch(rollouts=rows, numbers=tuple(range(len(rows))), counted=rows.mask, frozen={"policy": frozen})
     term = learner(correction=ImportanceWeight()).terms["policy"]
     found = diagnostics.of_term("t", term, frozen, torch.zeros(2, 2) + math.log(3), batch)
     assert all(math.isfinite(value) for value in found.values())
@@ -107,5 +105,5 @@ def test_of_term_ignores_what_is_masked():
 
 def test_of_term_says_nothing_when_nothing_counts():
     rows = tiny.rollouts([2], [0])
-    batch = Batch(rollouts=rows, numbers=(0,), counted=torch.zeros(1, 2, dtype=torch.bool), frozen={}, temperature=1.0)
+    batch = Batch(rollouts=rows, numbers=(0,), counted=torch.zeros(1, 2, dtype=torch.bool), frozen={})
     assert diagnostics.of_term("t", learner().terms["policy"], {}, torch.zeros(1, 2), batch) == {}

@@ -27,14 +27,12 @@ class Batch:
         numbers: each row's number in the step's experience, by which errors name it.
         counted: True where a token counts in the loss; a part of `rollouts.mask`.
         frozen: each term's fixed tensors, by the term's name.
-        temperature: at which the rows were sampled and all policies score.
     """
 
     rollouts: Rollouts
     numbers: tuple[int, ...]
     counted: TokenMask
     frozen: Mapping[str, Mapping[str, PerToken]]
-    temperature: float
 
     def take(self, rows: Sequence[int]) -> "Batch":
         """The given rows, cut to the longest of them."""
@@ -43,7 +41,7 @@ class Batch:
         frozen = {term: {k: v[list(rows), :width] for k, v in fixed.items()} for term, fixed in self.frozen.items()}
         counted = self.counted[list(rows), :width]
         numbers = tuple(self.numbers[row] for row in rows)
-        return Batch(rollouts=rollouts, numbers=numbers, counted=counted, frozen=frozen, temperature=self.temperature)
+        return Batch(rollouts=rollouts, numbers=numbers, counted=counted, frozen=frozen)
 
 
 def freeze(name: str, learner: Learner, experience: Experience, kept: RowMask, memory: Memory) -> Batch:
@@ -73,7 +71,6 @@ def freeze(name: str, learner: Learner, experience: Experience, kept: RowMask, m
         numbers=tuple(range(len(rollouts))),
         counted=counted,
         frozen=frozen,
-        temperature=rollouts.temperature,
     )
     return batch.take(torch.nonzero(kept).flatten().tolist())
 
@@ -133,7 +130,7 @@ def _terms(
 ) -> tuple[Scores, dict[str, Tensor]]:
     """The current scores of some rows, and each term's weighted loss per token on them."""
     part, settings = batch.take(rows), learner.settings
-    current = learner.policy.score(part.rollouts, temperature=batch.temperature, entropy=settings.needs_entropy)
+    current = learner.policy.score(part.rollouts, temperature=part.rollouts.temperature, entropy=settings.needs_entropy)
     own = weights[list(rows), : part.counted.shape[1]].to(current.logprobs)
     written = part.rollouts.mask
     return current, {

@@ -167,7 +167,6 @@ class Session:
 
 def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, console: Console) -> Session:
     """Load the policies, then create the run folder; a mistake leaves nothing behind."""
-    refuse_existing(out)
     for line in describe(inputs):
         console.print(line, highlight=False, soft_wrap=True)
     policies = load_policies(recipe)

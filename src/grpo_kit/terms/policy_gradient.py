@@ -87,7 +87,8 @@ class PolicyGradient:
         anchor = behavior if self.anchor == "behavior" else experience.signals[learner].logprobs
         frozen = {"advantages": advantages, "anchor": anchor, "behavior": behavior}
         if self.correction is not None:
-            frozen["correction"] = self.correction(anchor - behavior, rollouts.mask)
+            at_scoring = LogProbs(current=anchor, anchor=anchor, behavior=behavior)
+            frozen["correction"] = self.correction(at_scoring.log_correction, rollouts.mask)
         return frozen
 
     def __call__(
