@@ -1,35 +1,37 @@
-r"""Is the boxed answer the gold answer?"""
+"""Is the completion's final answer the gold answer?"""
 
-import threading
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
-import math_verify
 import torch
-from math_verify.errors import TimeoutException
+from pydantic import Field
 
 from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.grading import grade_all, unreadable
 from grpo_kit.parts import part
-from grpo_kit.rewards.boxed import last_boxed
 
 
 @part("correctness")
 class Correctness:
-    r"""1 where the last `\boxed{...}` of the completion equals the gold answer, else 0.
+    r"""1 where the final answer of the completion is the gold answer, else 0; see `grade` for what that means.
 
-    The two texts are compared exactly first (runs of spaces are one); only where they differ does math-verify decide
-    whether they are the same mathematics. A completion without a box scores 0 with status `no_answer`. Where no verdict
-    can be had the reward is missing (NaN), never 0: `unparsed_gold` (math-verify cannot read the gold answer),
-    `timeout` (over five seconds; off the main thread there is no time limit) and `error`.
+    A completion without a final answer scores 0 with status `no_answer`. Where no verdict can be had the reward is
+    missing (NaN), never 0: `unparsed_gold` (the gold answer is neither words nor mathematics), `timeout` (the
+    comparison took too long, or its numbers are too large to compute) and `error`.
 
     Attributes:
-        column: the data set's column with the gold answer.
+        column: the data set's column with the gold answer, a text or a number.
+        strict: only what stands in a box (`\boxed{...}`) is an answer.
+        timeout: seconds of work after which a comparison is given up; above 0.
 
     Example:
-        >>> Correctness().grade("12", r"so it is \boxed{12}")
-        (1.0, 'ok')
+        >>> Correctness(column="solution", strict=True).columns
+        ('solution',)
     """
 
     column: str = "answer"
+    strict: bool = False
+    timeout: Annotated[float, Field(gt=0)] = 2.0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -39,31 +41,14 @@ class Correctness:
     def __call__(self, rollouts: Rollouts, signals: Signals) -> Component:
         """Grade every completion; see the class."""
         golds = rollouts.columns[self.column]
-        grades = [self.grade(str(gold), text) for gold, text in zip(golds, rollouts.texts, strict=True)]
-        values = torch.tensor([value for value, _ in grades], device=rollouts.mask.device)
-        return Component(values=values, statuses=tuple(status for _, status in grades))
+        grades = grade_all(golds, rollouts.texts, timeout=self.timeout, strict=self.strict)
+        values = torch.tensor([grade.value for grade in grades], device=rollouts.mask.device)
+        return Component(values=values, statuses=tuple(grade.status for grade in grades))
 
-    def grade(self, gold: str, text: str) -> tuple[float, str]:
-        """The value and status of one completion."""
-        answer = last_boxed(text)
-        if answer is None:
-            return 0.0, "no_answer"
-        if " ".join(answer.split()) == " ".join(gold.split()):
-            return 1.0, "ok"
-        return _same_mathematics(gold, answer)
-
-
-@lru_cache(maxsize=65536)
-def _same_mathematics(gold: str, answer: str) -> tuple[float, str]:
-    on_main_thread = threading.current_thread() is threading.main_thread()
-    limit = 5 if on_main_thread else None  # math-verify's limit is an alarm, which only the main thread can set
-    try:
-        golds = math_verify.parse(f"\\boxed{{{gold}}}", parsing_timeout=limit, raise_on_error=True)  # pyright: ignore
-        if not golds:
-            return float("nan"), "unparsed_gold"
-        answers = math_verify.parse(f"\\boxed{{{answer}}}", parsing_timeout=limit, raise_on_error=True)  # pyright: ignore
-        return float(math_verify.verify(golds, answers, timeout_seconds=limit, raise_on_error=True)), "ok"
-    except TimeoutException:
-        return float("nan"), "timeout"
-    except Exception:  # whatever a parser of free text may raise: no verdict, counted as such
-        return float("nan"), "error"
+    def row_faults(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, str]:
+        """Rows whose gold answer cannot be read: only the very same text would equal it."""
+        golds = columns[self.column]
+        return {
+            row: f"column '{self.column}': {golds[row]!r} is neither words nor mathematics that can be read"
+            for row in unreadable(golds)
+        }

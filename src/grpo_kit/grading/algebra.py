@@ -1,0 +1,180 @@
+"""Two expressions, are they the same mathematics? math-verify's parser reads them; high precision decides.
+
+math-verify's own comparison rounds to six decimals and expands what it is given. Here the parsed, unevaluated trees are
+first bounded (a tower of powers is refuted by its size and never computed), then compared as exact rationals where they
+are such, else at random points with 40 digits. Only where numbers cannot decide is math-verify asked.
+"""
+
+import random
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import math_verify
+import sympy
+from latex2sympy2_extended import latex2sympy
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+from sympy.core.function import AppliedUndef
+
+from grpo_kit.grading.number import ROUNDED_DIGITS, last_place, read_number
+from grpo_kit.grading.size import size_of
+
+_TAKEN = re.compile(
+    r"(?:\\[gG]amma(?! ?\()|\\hbar|(?<![\\a-zA-Z])(?:I(?![a-zA-Z])|[eE](?=_\{)))(?:_\{[\w,]*\})?"
+    r"|\\frac\{d ?[a-zA-Z]\}\{d ?[a-zA-Z]\}"
+)
+"""Names that the parser takes for constants, or cannot read: Euler's, a current I, E with an index, dy/dx as a name."""
+READING = ConversionConfig(
+    interpret_as_mixed_fractions=True, interpret_simple_eq_as_assignment=False, lowercase_symbols=False
+)
+DEEPEST = 60
+"""Expressions of more brackets in brackets are not read: the parser recurses."""
+DIGITS = 40
+"""Significant digits of every number at a point; two are equal when all but the last 15 are."""
+POINTS = 6
+COSTLY = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit)
+
+
+class CannotReadError(ValueError):
+    """A text that is no mathematics to the parser."""
+
+
+class TooLargeError(ValueError):
+    """Numbers too large to be computed decide, and their sizes do not tell them apart."""
+
+
+@lru_cache(maxsize=1024)
+def parse(latex: str) -> sympy.Basic:
+    """The unevaluated tree of an expression in normal form; CannotReadError for what math-verify's parser refuses.
+
+    Decimals are read as exact fractions, `i` is the imaginary unit unless it counts a sum.
+    """
+    if _depth(latex) > DEEPEST:
+        raise CannotReadError(latex)
+    exact = re.sub(r"\d*\.\d+", _as_fraction, latex)
+    exact = _TAKEN.sub(lambda match: f"q_{{{''.join(filter(str.isalnum, match[0]))}}}", exact)
+    try:
+        tree = latex2sympy(exact, is_real=None, conversion_config=READING)
+    except Exception as error:  # the parser raises plain Exception
+        raise CannotReadError(latex) from error
+    if not isinstance(tree, sympy.Basic):
+        raise CannotReadError(latex)
+    with sympy.evaluate(False):
+        return tree.xreplace({symbol: sympy.I for symbol in tree.free_symbols if str(symbol) == "i"})
+
+
+def same_value(gold: str, answer: str) -> bool:
+    """Whether two expressions are equal wherever both are defined, variables positive or negative.
+
+    Raises CannotReadError when one is no mathematics, TooLargeError when their numbers are too large to decide.
+    """
+    first, second = parse(gold), parse(answer)
+    if first == second:
+        return True
+    size, other = size_of(first), size_of(second)
+    if not (size.computable and other.computable):
+        if size.low > other.high + 1 or other.low > size.high + 1:
+            return False
+        raise TooLargeError
+    if any(operation.free_symbols - first.free_symbols for operation in second.atoms(*COSTLY)):
+        return False  # a sum over something that the gold answer knows nothing of: not worth carrying out
+    first, second = _done(first), _done(second)
+    if isinstance(first, sympy.Rational) and isinstance(second, sympy.Rational):
+        return first == second
+    if _is_rounding(gold, second) or _is_rounding(answer, first):
+        return True
+    found = _at_points(first, second)
+    if found is None:
+        return bool(math_verify.verify(first, second, float_rounding=15, timeout_seconds=None, raise_on_error=True))
+    return found
+
+
+def factor(gold: str, answer: str) -> Any:
+    """The constant that one expression is of the other, both with the same variables; None where there is none."""
+    first, second = _done(parse(gold)), _done(parse(answer))
+    if first.free_symbols != second.free_symbols or not first.free_symbols:
+        return None
+    pairs = [(_number(first, point), _number(second, point)) for point in _points(first.free_symbols)]
+    ratios = [top / bottom for top, bottom in pairs if top and bottom and bottom.is_finite and top.is_finite]
+    return ratios[0] if len(ratios) > 2 and all(_close(ratio, ratios[0]) for ratio in ratios) else None
+
+
+def _depth(latex: str) -> int:
+    depth = deepest = 0
+    for letter in latex:
+        depth += (letter in "{([") - (letter in "})]")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _as_fraction(match: re.Match[str]) -> str:
+    whole, _, part = match[0].partition(".")
+    return f"(\\frac{{{(whole + part).lstrip('0') or '0'}}}{{1{'0' * len(part)}}})"
+
+
+def _done(tree: sympy.Basic) -> Any:
+    """The tree with its numbers computed, sums, limits and integrals carried out, unknown functions as variables."""
+    value = tree.doit()
+    unknown = sorted(value.atoms(AppliedUndef, sympy.Derivative), key=lambda found: -len(str(found)))
+    return value.subs([(found, sympy.Symbol(str(found))) for found in unknown])
+
+
+def _is_rounding(decimal: str, exact: Any) -> bool:
+    """Whether a decimal with digits enough is a rounding of an exact number."""
+    number = read_number(decimal)
+    if number is None or number.precision < ROUNDED_DIGITS or number.quotient is None or exact.free_symbols:
+        return False
+    value = _number(exact, {})
+    off = abs(value - _rational(number.quotient)) if value is not None and value.is_real else sympy.oo
+    return bool(off < _rational(last_place(number)))
+
+
+def _rational(number: Fraction) -> Any:
+    return sympy.Rational(number.numerator, number.denominator)
+
+
+def _at_points(first: Any, second: Any) -> bool | None:
+    """Whether two expressions agree at random points; None where they have no numbers there."""
+    agreed = 0
+    for point in _points(first.free_symbols | second.free_symbols):
+        left, right = _number(first, point), _number(second, point)
+        if left is None or right is None:
+            continue
+        negative = any(value < 0 for value in point.values())
+        if negative and not (left.is_real and right.is_real):
+            continue  # roots of negative numbers have branches; answers mean the real ones
+        if not _close(left, right):
+            return False
+        agreed += 1
+    return True if agreed else None
+
+
+def _points(symbols: Any) -> list[dict[Any, Any]]:
+    """The same random points every time: positive ones first, then of either sign; one empty point without symbols."""
+    if not symbols:
+        return [{}]
+    draw = random.Random(0)
+    ordered = sorted(symbols, key=str)
+    points = [{symbol: sympy.Rational(draw.randint(1000, 30_000), 10_007) for symbol in ordered} for _ in range(POINTS)]
+    for index, point in enumerate(points[POINTS // 2 :]):
+        for symbol in ordered[index % 2 :: 2] or ordered:
+            point[symbol] = -point[symbol]
+    return points
+
+
+def _number(tree: Any, point: dict[Any, Any]) -> Any:
+    """The number an expression is at a point, to `DIGITS` digits; None where it is none."""
+    value = tree.evalf(DIGITS, subs=point, maxn=400) if point else tree.evalf(DIGITS, maxn=400)
+    if not value.is_number or value.has(sympy.nan, sympy.zoo) or not value.is_finite:
+        return value if value in (sympy.oo, -sympy.oo) else None
+    return value
+
+
+def _close(left: Any, right: Any) -> bool:
+    if left in (sympy.oo, -sympy.oo) or right in (sympy.oo, -sympy.oo):
+        return left == right
+    scale = abs(left) + abs(right)
+    return bool(
+        scale < sympy.Float(10) ** -(3 * DIGITS) or abs(left - right) <= scale * sympy.Float(10) ** -(DIGITS - 15)
+    )
