@@ -39,6 +39,15 @@ RULE = [
     ("The answer is 3.\nBut I am not sure about that.\nReally.", None, None),
     ("There are 18 hens and 5 cows, but I", None, None),
     ("", None, None),
+    ("<answer>3</answer> no, <answer> 4 </answer>", "4", None),
+    (r"<answer>\boxed{5}</answer>", "5", "5"),
+    ("Final Answer: The final answer is $18$. I hope it is correct.", "18", None),
+    ("The answer is: $18$.\n\nI hope it is correct.", "18", None),
+    ("**Final Answer**\n\n$18$", "18", None),
+    ("### Final Answer\n\n18", "18", None),
+    ("The final answer is:\n\n$$\n18\n$$", "18", None),
+    ("The answer is 18 because there are 20.", "18", None),
+    (r"\framebox{36}", "36", "36"),
 ]
 
 
@@ -59,6 +68,7 @@ def test_the_rule(text, loose, strict):
         "**" * 100_000,
         r"\(" * 100_000 + "answer is " + r"\(" * 2000,
         "{" * 200_000,
+        "<answer>" * 50_000,
     ],
 )
 def test_no_completion_makes_it_slow(text):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 import threading
@@ -36,6 +37,13 @@ POLICY = {
 
 def boxed(answer: str) -> str:
     return rf"so it is \boxed{{{answer}}}."
+
+
+def test_the_page_says_what_the_code_does(capsys):
+    page = (Path(__file__).parents[2] / "docs/grading.md").read_text()
+    code, printed = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", page, re.DOTALL).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == printed
 
 
 @pytest.mark.parametrize("kind", PAIRS)

@@ -4,9 +4,7 @@ import re
 from collections.abc import Sequence
 
 from grpo_kit.grading import algebra
-from grpo_kit.grading.number import read_number, same_number
-from grpo_kit.grading.sets import is_set, same_set
-from grpo_kit.grading.structure import (
+from grpo_kit.grading.kinds import (
     ELLIPSIS,
     Answer,
     Chain,
@@ -18,14 +16,18 @@ from grpo_kit.grading.structure import (
     Union,
     Value,
     Words,
-    read_answer,
 )
+from grpo_kit.grading.number import read_number, same_number
+from grpo_kit.grading.sets import is_set, same_set
+from grpo_kit.grading.structure import is_name, read_answer
 from grpo_kit.grading.text import normal
 from grpo_kit.grading.units import differ
 
 _BASE = re.compile(r"\(?(?P<digits>[0-9][0-9A-Za-z]*)\)?_\{(?P<base>\d+)\}")
 _CONSTANT = re.compile(r"(?<=[\w})])\+[CcKk]$")
+"""A constant of integration."""
 _VARIABLE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z](?![a-zA-Z])")
+_FUNCTION = re.compile(r"([a-zA-Z])\(([a-zA-Z])\)")
 _CLOCK = re.compile(r"\d\d?:[0-5]\d")
 MEMBERS = 64
 """Collections of more members than this are compared in order only."""
@@ -86,8 +88,9 @@ def _parses(latex: str) -> bool:
 def _values(gold: Value, answer: Value) -> bool:
     if differ(gold.unit, answer.unit):
         return False
-    # An integration constant may have any name.
-    first, second = (_CONSTANT.sub("+C", value.latex) for value in (gold, answer))
+    first, second = gold.latex, answer.latex
+    if first.endswith("+C") and "C" not in first[:-1] and "C" not in second[:-1]:
+        second = _CONSTANT.sub("+C", second)  # a constant of integration may have any name
     if first == second:
         return True
     if (based := _bases(first, second)) is not None:
@@ -119,11 +122,23 @@ def _named(gold: Answer, answer: Answer) -> bool:
     names = [side.name for side in (gold, answer) if isinstance(side, Named)]
     if (len(set(names)) > 1 or isinstance(gold, Chain) or isinstance(answer, Chain)) and _same_equation(gold, answer):
         return True
+    if len(set(names)) > 1 and isinstance(gold, Named) and isinstance(answer, Named):
+        if (renamed := _renamed(gold, answer)) is not None:
+            return same_answer(gold.what, renamed)
+        return read_answer(gold.name) == answer.what and read_answer(answer.name) == gold.what  # sides exchanged
     compared = [side for side in (gold, answer) if isinstance(side, Comparison)]
     if len(set(names)) > 1 or any(name not in side.sides for side in compared for name in names):
         return False
     first, second = (side.what if isinstance(side, Named) else side for side in (gold, answer))
     return same_answer(first, second)
+
+
+def _renamed(gold: Named, answer: Named) -> Answer | None:
+    """What an answer says of a function, with its variable named as in the gold one: `f(t) = 2t` for `f(x)`."""
+    first, second = _FUNCTION.fullmatch(gold.name), _FUNCTION.fullmatch(answer.name)
+    if first is None or second is None or first[1] != second[1] or not isinstance(answer.what, Value):
+        return None
+    return Value(re.sub(rf"(?<![\\a-zA-Z]){second[2]}(?![a-zA-Z])", first[2], answer.what.latex), answer.what.unit)
 
 
 def _same_equation(gold: Answer, answer: Answer) -> bool:
@@ -152,7 +167,8 @@ def _equations(gold: Answer, answer: Answer) -> bool:
             return True
         if _has_variables(gold) or _has_variables(answer):
             return _in_order(gold.sides, answer.sides)
-    return same_answer(_result(gold), _result(answer))
+    first, second = _result(gold), _result(answer)
+    return first is not None and second is not None and same_answer(first, second)
 
 
 def _has_variables(chain: Chain) -> bool:
@@ -160,10 +176,15 @@ def _has_variables(chain: Chain) -> bool:
     return any(isinstance(side, Value) and _VARIABLE.search(side.latex) for side in chain.sides)
 
 
-def _result(answer: Answer) -> Answer:
-    """What a chain says the result is: its last side that is no mere name, or the exact one before an `approx`."""
+def _result(answer: Answer) -> Answer | None:
+    """What a chain says the result is: its last side that is no mere name, or the exact one before an `approx`.
+
+    An equation in variables of which none stands alone, such as `2x = 3`, has no result.
+    """
     if not isinstance(answer, Chain):
         return answer
+    if _has_variables(answer) and not any(isinstance(side, Value) and is_name(side.latex) for side in answer.sides):
+        return None
     sides = [side for side in answer.sides if not (isinstance(side, Value) and _VARIABLE.fullmatch(side.latex))]
     return ([None, *sides][-2] if answer.rounded else None) or [*answer.sides, *sides][-1]
 
@@ -210,6 +231,10 @@ def _collections(gold: Answer, answer: Answer) -> bool:
     """Members one by one: in order where brackets or dots say so, which a list without brackets may leave out."""
     first, second = _members(gold), _members(answer)
     sides = [side for side in (gold, answer) if isinstance(side, Several)]
+    if any(_assigns(side) for side in sides) and not all(_assigns(side) for side in sides):
+        return _in_order(first, second)  # `x=1, y=2` and `1, 2`
+    if len({side.join for side in sides} - {","}) > 1 and all(isinstance(item, Words) for item in first):
+        return False  # `tea and milk` is not `tea or milk`
     if any(side.ordered for side in sides):
         brackets = {side.brackets for side in sides}
         return (len(brackets) == 1 or "" in brackets) and _in_order(first, second)
@@ -219,6 +244,12 @@ def _collections(gold: Answer, answer: Answer) -> bool:
     return all(any(same_answer(one, other) for other in second) for one in first) and all(
         any(same_answer(one, other) for one in first) for other in second
     )
+
+
+def _assigns(answer: Several) -> bool:
+    """Whether a list gives values to different names."""
+    names = {item.name for item in answer.items if isinstance(item, Named)}
+    return len(names) == len(answer.items) > 1
 
 
 def _members(answer: Answer) -> list[Answer]:

@@ -6,20 +6,26 @@ The rule, the same in training and in evaluation:
    that never ends leaves nothing behind it. A completion without these tags is read whole.
 2. The last complete `\boxed{...}` or `\fbox{...}` counts, also `\boxed 7`. Of boxes in boxes the innermost counts. An
    empty last box is no answer.
-3. Without a box, and unless `strict`, a cue is looked for in the last line that is not empty: `answer is`, `answer:`,
-   `A:` at the line's start, or `####`. A cue that ends the line before counts for the last line. The answer is what
-   follows the last cue, to the end of its sentence; of several `$...$` there, the last.
+3. Without a box, unless `strict`, the last `<answer>...</answer>` counts; without one, a cue is looked for in the last
+   line that is not empty: `answer is`, `answer:`, `A:` at the line's start, or `####`. A cue that ends the line before,
+   or is that line (`## Final Answer`), counts for the last line. The answer is what follows the last cue, to the end of
+   its sentence; of several `$...$` there, the last. "I hope it is correct" is no line.
 4. Else there is no answer: a number in passing is none.
 """
 
 import re
 
 _BRACES = re.compile(
-    r"\\{1,2}(?:boxed|fbox)\s*(?:\{|(?P<bare>[+\-−]?[\w.,/%]*\w|\\[a-zA-Z]+(?=\s*\{)))|\\.|[{}]", re.DOTALL
+    r"\\{1,2}(?:boxed|fbox|framebox)\s*(?:\{|(?P<bare>[+\-−]?[\w.,/%]*\w|\\[a-zA-Z]+(?=\s*\{)))|\\.|[{}]", re.DOTALL
 )
-_CUE = re.compile(r"(?:\banswer\b(?:\s+is\b(?:\s*:)?|\s*[:=])|(?:^|\n)\s*\**A\s*:|####)", re.IGNORECASE)
+_CUE = re.compile(
+    r"\banswer\b(?:\s+is\b(?:\s*:)?|\s*[:=])|(?:^|\n)\s*\**A\s*:|####|(?:^|\n)[#*\s]*(?:final )?answer[*\s]*(?=\n)",
+    re.IGNORECASE,
+)
+_TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
+_IDLE_LINE = re.compile(r"\$\$|\\\[|\\\]|\W*I hope (?:it|this) is correct\W*", re.IGNORECASE)
 _DOLLARS = re.compile(r"\$\$?(?!\s)([^$]+)(?<!\s)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]")
-_SENTENCE_END = re.compile(r"[.!?;](?=\s+\S)|[.!?;,:]*\s*$")
+_SENTENCE_END = re.compile(r"[.!?;](?=\s+\S)| (?:because|since|as) |[.!?;,:]*\s*$")
 LONGEST_TAIL = 4000
 """Characters at the end of a completion in which a cue is looked for."""
 _EMPHASIS = re.compile(r"(\*\*|__|`)(.+?)\1")
@@ -45,7 +51,8 @@ def final_answer(text: str, *, strict: bool = False) -> str | None:
     spoken = _spoken(text)
     found = last_boxed(spoken)
     if found is None and not strict:
-        found = _after_cue(spoken)
+        tagged = _TAGGED.findall(spoken)
+        found = tagged[-1].strip() if tagged else _after_cue(spoken)
     return found or None
 
 
@@ -89,8 +96,8 @@ def _spoken(text: str) -> str:
 
 
 def _after_cue(text: str) -> str | None:
-    lines = [line for line in text[-LONGEST_TAIL:].splitlines() if line.strip()]
-    tail = "\n".join(lines[-2:])
+    lines = [line.strip() for line in text[-LONGEST_TAIL:].splitlines()]
+    tail = "\n".join([line for line in lines if line and not _IDLE_LINE.fullmatch(line)][-2:])
     cues = list(_CUE.finditer(tail))
     if not cues:
         return None

@@ -15,7 +15,7 @@ _PLAIN = re.compile(
 )
 _POWER = re.compile(r"(?P<sign>[-+]?)10\^\{(?P<power>[-+]?\d+)\}")
 _FRACTION = re.compile(
-    r"(?P<sign>[-+]?)(?:(?P<whole>\d+) ?)?"
+    r"(?P<sign>[-+]?)(?:(?P<whole>\d+)(?: (?=\d)|(?=\\)))?"
     r"(?:\\frac\{(?P<top>-?\d+)\}\{(?P<bottom>-?\d+)\}|(?P<over>\d+)/(?P<under>\d+))"
 )
 _REPEATING = re.compile(

@@ -7,7 +7,8 @@ from typing import Any
 import sympy
 
 from grpo_kit.grading import algebra
-from grpo_kit.grading.structure import Answer, Comparison, Named, Several, Union, Value
+from grpo_kit.grading.kinds import Answer, Comparison, Named, Several, Union, Value
+from grpo_kit.grading.structure import is_name
 
 RELATIONS = {"<": sympy.Lt, ">": sympy.Gt, r"\leq": sympy.Le, r"\geq": sympy.Ge, r"\neq": sympy.Ne}
 MIRRORED = {"<": ">", ">": "<", r"\leq": r"\geq", r"\geq": r"\leq", r"\neq": r"\neq"}
@@ -22,7 +23,7 @@ def is_set(answer: Answer) -> bool:
     if isinstance(answer, Several):
         listed = answer.brackets == "" and len(answer.items) > 1
         return answer.brackets in ("[)", "(]") or (
-            listed and all(isinstance(item, Comparison) for item in answer.items)
+            listed and any(isinstance(item, Comparison) for item in answer.items)
         )
     if isinstance(answer, Value):
         return re.fullmatch(r"\\mathbb ?\{?R\}?|\\emptyset", answer.latex) is not None
@@ -46,7 +47,7 @@ def same_set(gold: Answer, answer: Answer) -> bool:
 def as_set(answer: Answer) -> sympy.Set:
     """An answer as a set of real numbers; NotASetError where it is none."""
     if isinstance(answer, Named):
-        return as_set(answer.what)
+        return sympy.FiniteSet(_number(answer.what)) if _is_number(answer.what) else as_set(answer.what)
     if isinstance(answer, Union):
         whole = sympy.Union(*map(as_set, answer.parts))
         return whole - sympy.Union(*map(as_set, answer.without)) if answer.without else whole
@@ -62,9 +63,12 @@ def as_set(answer: Answer) -> sympy.Set:
 
 
 def _collected(answer: Several) -> sympy.Set:
-    if answer.brackets == "" and all(isinstance(item, Comparison) for item in answer.items):
-        combine = sympy.Intersection if answer.join == "and" else sympy.Union
-        return combine(*map(as_set, answer.items))
+    if answer.brackets == "" and not all(_is_number(item) for item in answer.items):
+        parts = [as_set(item) for item in answer.items]
+        both = sympy.Intersection(*parts)
+        # A comma stands for "and" where both can hold at once: `0 < x < 9, x \neq 4`, but `x < 1, x > 3`.
+        together = answer.join == "and" or (answer.join == "," and both is not sympy.S.EmptySet)
+        return both if together else sympy.Union(*parts)
     members = [_number(item) for item in answer.items]
     if answer.brackets in ("{}", ""):
         return sympy.FiniteSet(*members)
@@ -73,19 +77,29 @@ def _collected(answer: Several) -> sympy.Set:
     return sympy.Interval(members[0], members[1], answer.brackets[0] == "(", answer.brackets[1] == ")")
 
 
+def _is_number(answer: Answer) -> bool:
+    return isinstance(answer, Value) and not re.search(r"\\mathbb|\\emptyset", answer.latex)
+
+
 def _number(answer: Answer) -> Any:
     if not isinstance(answer, Value):
         raise NotASetError
     return algebra.parse(answer.latex).doit()
 
 
+def _is_function(text: str) -> bool:
+    return is_name(text) and "(" in text
+
+
 def _variables(comparison: Comparison) -> set[str]:
-    return {str(symbol) for side in comparison.sides for symbol in algebra.parse(side).free_symbols}
+    named = {side for side in comparison.sides if _is_function(side)}
+    return named or {str(symbol) for side in comparison.sides for symbol in algebra.parse(side).free_symbols}
 
 
 def _solved(comparison: Comparison) -> sympy.Set:
     """The real numbers that satisfy a comparison in one variable."""
-    sides: list[Any] = [algebra.parse(side).doit() for side in comparison.sides]
+    # A function's value, as in `f(x) > 2`, is the variable there.
+    sides: list[Any] = [sympy.Symbol(s) if _is_function(s) else algebra.parse(s).doit() for s in comparison.sides]
     symbols = {symbol for side in sides for symbol in side.free_symbols}
     if len(symbols) != 1:
         raise NotASetError
@@ -98,7 +112,7 @@ def _solved(comparison: Comparison) -> sympy.Set:
 def _same_ends(first: sympy.Set, second: sympy.Set) -> bool:
     """Whether two unions of intervals have the same ends though written differently: `sqrt(8)` and `2 sqrt(2)`."""
     parts, others = _intervals(first), _intervals(second)
-    return len(parts) == len(others) and all(
+    return 0 < len(parts) == len(others) and all(
         (a.left_open, a.right_open) == (b.left_open, b.right_open)
         and all(one == two or (one - two).equals(0) for one, two in ((a.start, b.start), (a.end, b.end)))
         for a, b in zip(parts, others, strict=True)

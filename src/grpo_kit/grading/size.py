@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import sympy
 
-LARGEST = 100_000
+LARGEST = 1_000_000
 """Numbers of more decimal digits are never computed."""
 
 
@@ -37,9 +37,9 @@ def size_of(tree: sympy.Basic) -> Size:
         >>> size_of(tower).low, size_of(tower).computable
         (inf, False)
     """
-    if isinstance(tree, sympy.Integer):
-        size = math.log10(abs(int(tree))) if tree else -math.inf
-        return Size(size, size, max(size, 0.0))
+    if isinstance(tree, sympy.Rational):
+        size = math.log10(abs(tree.p)) - math.log10(tree.q) if tree else -math.inf
+        return Size(size, size, abs(size) if tree else 0.0)
     parts = [size_of(argument) for argument in tree.args]
     most = max((part.most for part in parts), default=0.0)
     low, high = (-math.inf, math.inf) if tree.free_symbols or not parts else _bounds(tree, parts)

@@ -88,12 +88,13 @@ SYMBOLS = {
     "∫": r"\int ",
     "∠": r"\angle ",
     "…": r"\ldots ",
-    "€": r"\$",
+    "€": r"EUR",
     "£": r"\$",
+    "¢": r"\text{cents}",
 }
 """Unicode signs as LaTeX."""
 RENAMED = {
-    **dict.fromkeys(("dfrac", "tfrac", "cfrac"), "frac"),
+    **dict.fromkeys(("dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"), "frac"),
     **dict.fromkeys(("dbinom", "tbinom"), "binom"),
     **dict.fromkeys(("le", "leqslant"), "leq"),
     **dict.fromkeys(("ge", "geqslant"), "geq"),
@@ -112,6 +113,7 @@ RENAMED = {
     "lparen": "(",
     "rparen": ")",
     "colon": ":",
+    "bmod": "mod",
     "varnothing": "emptyset",
     "degree": r"^{\circ}",
     "ast": r"\cdot",

@@ -1,103 +1,33 @@
-"""What kind of thing an answer is: a value, words, several things, an equation, a comparison, a set, a matrix."""
+"""What kind of thing a text is: a value, words, several things, an equation, a comparison, a set, a matrix."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from itertools import product
 
-from grpo_kit.grading.text import closing, normal
+from grpo_kit.grading.kinds import Answer, Chain, Comparison, Join, Matrix, Named, Ratio, Several, Union, Value, Words
+from grpo_kit.grading.text import closing, depth, normal
 from grpo_kit.grading.units import split_unit
 
-Join = Literal[",", "or", "and"]
 NAME = re.compile(
     r"(?:\\?[a-zA-Z]+|\\text\{[^{}]*\}|\\(?:angle|triangle|overline|vec|hat|mathbb|mathcal) ?\{?[a-zA-Z]+\}?)"
     r"(?:_\{[^{}]*\}|_\w)?'*(?:\([\w\\,+]*\))?"
 )
 """What may stand before an equals sign as a mere name: `x`, `f(x)`, `a_{1}`, `\\angle ABC`, `\\text{Area}`."""
-ELLIPSIS = r"\ldots"
+LONGEST, DEEPEST = 20_000, 100
+"""Texts of more characters, or with more brackets in brackets, are not looked into."""
+ALL_NUMBERS = ("all real numbers", "real numbers", "all reals", "all real x")
 _SIGNS = re.compile(r"\\(?:leq|geq|neq)(?![a-zA-Z])|<|>")
 _EQUALS = re.compile(r"(?<![<>!:])(?:=|\\approx(?![a-zA-Z])|\\equiv(?![a-zA-Z]))")
 _AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])|\\(land|lor|wedge|vee)(?![a-zA-Z])")
-_MATRIX = re.compile(r"(?:\\mathrm)?\\begin\{([pbvBV]?matrix|array)\}(?:\{[lcr|]*\})?(.*)\\end\{\1\}", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One expression, as LaTeX, and the unit behind it."""
-
-    latex: str
-    unit: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Words, compared as words: lower case, one space between."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Several:
-    """Several answers: a list (no brackets), a tuple or interval, a set (`{}`), or both values of a plus-minus."""
-
-    items: tuple["Answer", ...]
-    brackets: str = ""
-    join: Join = ","
-    plus_minus: bool = False
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the places matter: in brackets other than a set's, and where dots stand for what is left out."""
-        return self.brackets not in ("", "{}") or any(getattr(item, "latex", "") == ELLIPSIS for item in self.items)
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Sides with equals signs between; `rounded` when the last sign is an approximate one."""
-
-    sides: tuple["Answer", ...]
-    rounded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A name and what it is: `x = 5`, `D = (0, 2)`."""
-
-    name: str
-    what: "Answer"
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Sides with order signs between: `0 < x < 8`."""
-
-    sides: tuple[str, ...]
-    signs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Union:
-    """Sets joined by a union, less those behind a set minus."""
-
-    parts: tuple["Answer", ...]
-    without: tuple["Answer", ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """Rows of entries."""
-
-    rows: tuple[tuple["Answer", ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Parts with colons between."""
-
-    parts: tuple["Answer", ...]
-
-
-Answer = Value | Words | Several | Chain | Named | Comparison | Union | Matrix | Ratio
+_MATRIX = re.compile(
+    r"(?P<scale>[^&]*?)(?P<open>[\[(]?)\\begin\{(?P<kind>[pbB]?matrix|array)\}(?:\{[lcr|]*\})?(?P<rows>.*)\\end\{(?P=kind)\}[\])]?",
+    re.DOTALL,
+)
+_DOMAIN = re.compile(
+    r"(?:,|\\text\{,?\}) ?\\forall.*$|,? ?\\text\{,? ?(?:for (?:all|any|every|each|some)|where|when|if)\b.*$"
+)
+"""What is said of the variables behind an answer."""
+_TIME = re.compile(r"(\d{1,2})(?::(\d\d))? ?(?:\\text\{ ?)?([apAP])\.?[mM]\.? ?\}?")
 
 
 @lru_cache(maxsize=16384)
@@ -110,16 +40,24 @@ def read_answer(text: str) -> Answer:
         >>> read_answer("(1,2), (3,4)").items[1]
         Several(items=(Value(latex='3', unit=''), Value(latex='4', unit='')), brackets='()', join=',', plus_minus=False)
     """
-    return _read(normal(text))
+    if len(text) > LONGEST:
+        return Value(text)
+    plain = normal(text)
+    return _read(plain) if depth(plain) <= DEEPEST else Value(plain)
 
 
 def _read(text: str) -> Answer:
     text = _trim(text)
+    if (time := _TIME.fullmatch(text)) is not None:
+        return Words(f"{int(time[1])}:{time[2] or '00'} {time[3].lower()}m")
+    if re.match(r"\\(?:angle|triangle)(?![a-zA-Z])[^=<>,]*$", text):
+        return Words(text)  # named by their corners, which do not commute
     if (words := _words(text)) is not None and not _AND_OR.search(words):
-        return Words(words)
+        return Value(r"\mathbb{R}") if words in ALL_NUMBERS else Words(words)
     items, join = _separate(text)
     if len(items) > 1:
         return _several(items, join)
+    text = items[0] if items and r"\in" in text else text  # less what was said of its variables
     for reader in (_chain, _union, _comparison, _plus_minus, _matrix, _bracketed, _ratio):
         if (answer := reader(text)) is not None:
             return answer
@@ -128,7 +66,10 @@ def _read(text: str) -> Answer:
 
 def _trim(text: str) -> str:
     r"""Without spaces and stops at the ends; a `\text{...}` around the whole is taken off."""
-    text = text.lstrip(" ,;").rstrip(" .,;")
+    text = _DOMAIN.sub("", text).lstrip(" ,;").rstrip(" .,;")
+    text = re.sub(r"\\\\$", "", text)
+    if re.fullmatch(r"[A-Z]\)", text):
+        text = text[0]  # a choice, `C)`
     if (match := re.fullmatch(r"\\text\{([^{}]*)\}", text)) is not None:
         return normal(match[1])
     return text
@@ -137,13 +78,13 @@ def _trim(text: str) -> str:
 def _words(text: str) -> str | None:
     r"""A text of nothing but words, folded; None for anything else. `xy` and `abc` are products, `yes` is a word."""
     plain = " ".join(re.sub(r"\\text\{([^{}]*)\}", r" \1 ", text).split())
-    if not re.fullmatch(r"[^\W\d_][^\W\d_' .,\-]*(?:[ ,\-'.]+[^\W\d_][^\W\d_'\-]*)*[.!]?", plain):
+    if not re.fullmatch(r"[^\W\d_][^\W\d_' .\-]*(?:[ \-'.]+[^\W\d_][^\W\d_'\-]*)*[.!]?", plain):
         return None
     longest = max(re.findall(r"[^\W\d_]+", plain), key=len)
     codes = sorted({ord(letter) for letter in longest.lower()})
     neighbors = longest.isascii() and codes[-1] - codes[0] == len(codes) - 1 and len(codes) == len(longest)
-    product = len(longest) < 3 or (neighbors and "\\text" not in text)
-    if product and plain.casefold() != "no":
+    letters = len(longest) < 3 or (neighbors and "\\text" not in text)
+    if letters and plain.casefold() != "no":
         return None
     return plain.casefold().strip(".!")
 
@@ -169,7 +110,9 @@ def _separate(text: str) -> tuple[list[str], Join]:
         items.append(text[start:index])
         start = index = end
     items = [item.strip() for item in [*items, text[start:]]]
-    return [item for item in items if item and item != "\\"], join
+    items = [item for item in items if item and item != "\\"]
+    told = [item for item in items if not re.fullmatch(r"[a-zA-Z] ?\\in ?\\mathbb ?\{?[NZ]\}?(?:\^\{?\+\}?)?", item)]
+    return told or items, join
 
 
 def _split_words(match: re.Match[str]) -> str:
@@ -177,6 +120,11 @@ def _split_words(match: re.Match[str]) -> str:
     pieces = re.split(r"(?<![a-zA-Z])(and|or)(?![a-zA-Z])|(,)", match[1])
     signs = {"and": r"\land ", "or": r"\lor ", ",": ","}
     return "".join(signs.get(piece, f"\\text{{{piece.strip()}}}") for piece in pieces if piece and piece.strip())
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a mere name: `x`, `f(x)`; not a constant."""
+    return NAME.fullmatch(text) is not None and text not in (r"\pi", "e", "i", r"\infty")
 
 
 def _several(items: list[str], join: Join) -> Answer:
@@ -238,22 +186,31 @@ def _comparison(text: str) -> Answer | None:
 
 
 def _plus_minus(text: str) -> Answer | None:
-    if not re.search(r"\\[pm][pm](?![a-zA-Z])", text) or "\\text" in text:
+    if not re.search(r"\\[pm][pm](?![a-zA-Z])", text) or "\\text" in text or text.startswith(r"\{"):
         return None
+    if r"\mp" not in text and 1 < len(signs := re.split(r"\\pm(?![a-zA-Z])", text)) - 1 <= 4:
+        # Several signs are independent of each other.
+        choices = product("+-", repeat=len(signs) - 1)
+        texts = ["".join(map("".join, zip(signs, (*choice, ""), strict=True))) for choice in choices]
+        return Several(tuple(_read(re.sub(r"(^|[(,])\+", r"\1", each)) for each in texts), plus_minus=True)
     upper = re.sub(r"\\pm(?![a-zA-Z])", "+", re.sub(r"\\mp(?![a-zA-Z])", "-", text))
     lower = re.sub(r"\\pm(?![a-zA-Z])", "-", re.sub(r"\\mp(?![a-zA-Z])", "+", text))
     return Several((_read(upper.lstrip("+ ")), _read(lower)), plus_minus=True)
 
 
 def _matrix(text: str) -> Answer | None:
-    if (match := _MATRIX.fullmatch(text.strip("[]()") if text[:1] in "[(" else text)) is None:
+    if (match := _MATRIX.fullmatch(text)) is None:
         return None
-    rows = [row for row in re.split(r"\\\\", match[2]) if row.strip()]
-    return Matrix(tuple(tuple(_read(entry) for entry in row.split("&")) for row in rows))
+    rows = [row for row in re.split(r"\\\\(?:\[[^\]]*\])?|\\cr(?![a-zA-Z])", match["rows"]) if row.strip()]
+    scale = match["scale"].removesuffix(r"\cdot").strip()
+    times = rf"{scale}\cdot" if scale[-1:].isalnum() or scale[-1:] in tuple(")}") else scale
+    entries = [[f"{times}({entry.strip()})" if scale else entry for entry in row.split("&")] for row in rows]
+    return Matrix(tuple(tuple(map(_read, row)) for row in entries))
 
 
 def _bracketed(text: str) -> Answer | None:
     r"""A tuple, interval or set; brackets around one thing are only brackets."""
+    text = re.sub(r"^(?:[A-Z]|\\text\{[^{}]*\}) ?(?=\([^()]*,[^()]*\)$)", "", text)  # a named point, `P(2, 4)`
     is_set = text.startswith(r"\{")
     start = 1 if is_set else 0
     if text[start : start + 1] not in tuple("([{") or closing(text, start) != len(text) - 1:
@@ -264,7 +221,8 @@ def _bracketed(text: str) -> Answer | None:
         if builder is not None:
             return _read(builder[1])
         items, _ = _separate(inner)
-        return Several(tuple(_read(item) for item in items), "{}")
+        members = tuple(_read(item) for item in items)
+        return members[0] if len(members) == 1 and isinstance(members[0], Comparison) else Several(members, "{}")
     items, _ = _separate(inner)
     if len(items) < 2:
         return _read(inner) if text[start] == "(" and inner.strip() else None
@@ -278,5 +236,5 @@ def _ratio(text: str) -> Answer | None:
 
 def _value(text: str) -> Answer:
     value, unit = split_unit(text)
-    inner = _read(value) if unit else Value(text)
+    inner = _read(value) if value != text else Value(text)
     return Value(inner.latex, unit) if isinstance(inner, Value) and not inner.unit else inner

@@ -10,9 +10,15 @@ _LAYOUT = re.compile(
     r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|phantom\{[^{}]*\}|rm|bf|it|mathstrut)"
     r"(?![a-zA-Z])\.?"
 )
-_SPACE = re.compile(r"(?<!\\)\\(?:[,;:!> ]|q?quad(?![a-zA-Z])|[hv]space\*?\{[^{}]*\}|thinspace|medspace|enspace)|~|\s+")
+_SPACE = re.compile(r"(?<!\\)\\(?:[,;:!> ]|[hv]space\*?\{[^{}]*\}|thinspace|medspace|enspace)|~|\s+")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)\*?(?![a-zA-Z])")
 _ROMAN = re.compile(r"\\(mathrm|mathit)\s*\{\s*([^{}]*?)\s*\}")
+_WRAPPERS = re.compile(
+    r"\\(?:begin|end)\{(?:aligned|align\*?|gathered|equation\*?|split)\}|\\color\{[^{}]*\}|\\checkmark|\\square"
+    r"|\\(?:underline|mathop)(?=\{)|\\textcolor\{[^{}]*\}|\^\{?\\text(?:rm)?\{(?:st|nd|rd|th)\}\}?|(?<=\d)(?:st|nd|rd|th)(?![a-zA-Z])"
+)
+_TOKEN = r"\\sqrt\{[^{}]*\}|\\(?!sqrt|frac)[a-zA-Z]+|[a-zA-Z\d]"
+"""What TeX takes as an argument without braces."""
 _PARENTHESIZED = re.compile(r"(?:\\sqrt(?:\[\w+\])?|\^)\s*\(")
 _DIGIT_GROUPS = re.compile(
     r"(?<![\d.,(\[])(\d{1,3})((?:(?:,|\{,\}|(?<=\d) | ?\\[,;!:] ?|, ?\\! ?)\d{3})+)(?!\d)(?!\s*,\s*\d)"
@@ -33,7 +39,10 @@ def normal(text: str) -> str:
     """
     text = _undouble(text.strip())
     text = _unicode(text)
+    text = _currency(text)
     text = re.sub(r"\\?\$|(?<!\\)\\[()\[\]]", " ", text)
+    text = _WRAPPERS.sub("", text)
+    text = re.sub(r"\\q?quad(?![a-zA-Z])", ", ", text)
     text = re.sub(r"\\?%", r"\\% ", text)
     text = _DIGIT_GROUPS.sub(lambda match: match[1] + re.sub(r"\D", "", match[2]), text)
     text = _LAYOUT.sub("", text)
@@ -45,10 +54,22 @@ def normal(text: str) -> str:
     text = _ROMAN.sub(_roman, text)
     text = _code(text)
     text = _groups(text)
+    text = text if r"\begin" in text else text.replace("&=", "=").replace("&", ",")
     text = re.sub(r"\s*([-+=<>/^_,;:|(){}\[\]&])\s*", r"\1", text)
     text = re.sub(r"(\\[a-zA-Z]+) +(?![a-zA-Z])", r"\1", text)
     text = text.strip().removesuffix(".").removesuffix(",").strip()
     return _unwrap(text)
+
+
+def _currency(text: str) -> str:
+    r"""Amounts of money with the currency behind, where there is nothing else: `\$5` as `5 \text{dollar}`."""
+    amount = re.fullmatch(
+        r"(-?) ?(?:\\?\$|(USD)|(EUR|\\text\{€\})) ?([\d.,]*\d)(?: ?\\text\{ ?(\w*) ?\}| (\w+))?", text
+    )
+    if amount is None or (text.count("$") == 2 and not text.startswith("\\")):
+        return text
+    sign, _, euro, number, *words = amount.groups()
+    return f"{sign}{number} \\text{{{' '.join(word for word in words if word)} {'euro' if euro else 'dollar'}}}"
 
 
 def _undouble(text: str) -> str:
@@ -116,11 +137,20 @@ def _code_piece(text: str) -> str:
 
 def _groups(text: str) -> str:
     r"""Arguments in braces: `\frac12`, `\sqrt3`, `\sqrt(x)`, `x^10` written by hand as `x^{10}`."""
-    text = re.sub(r"\\frac\s*(\d)\s*(\d)(?!\d)", r"\\frac{\1}{\2}", text)
-    text = re.sub(r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{", text)
-    text = re.sub(r"\\frac\s*(\{[^{}]*\})\s*(\w)", r"\\frac\1{\2}", text)
-    text = re.sub(r"\\frac\s*([a-zA-Z])\s*([a-zA-Z0-9])(?![a-zA-Z0-9])", r"\\frac{\1}{\2}", text)
     text = re.sub(r"\\sqrt\s*(\w)", r"\\sqrt{\1}", text)
+    text = re.sub(rf"\\frac\s*({_TOKEN})", r"\\frac{\1}", text)
+    for at in reversed([match.end() for match in re.finditer(r"\\frac\s*(?=\{)", text)]):
+        close = closing(text, at)
+        if close is not None and (bare := re.compile(rf"\s*({_TOKEN})").match(text, close + 1)) is not None:
+            text = f"{text[: close + 1]}{{{bare[1]}}}{text[bare.end() :]}"
+    text = re.sub(r"\\binom\s*(\d)\s*(\d)", r"\\binom{\1}{\2}", text)
+    text = re.sub(r"\{([^{}]*)\\choose ?([^{}]*)\}", r"\\binom{\1}{\2}", text)
+    text = re.sub(r"(?<![a-zA-Z])C\(([^(),]*),([^(),]*)\)", r"\\binom{\1}{\2}", text)
+    text = re.sub(r"\\(d?dot|bar|hat|vec|tilde) ?(\\?[a-zA-Z]+)", r"\\\1{\2}", text)
+    text = re.sub(r"\^\{?\s*\\prime\s*\}?", "'", text)
+    text = re.sub(r"\\text\{([-+\d]+)\}", r"\1", text)
+    text = re.sub(r"(?<![\d.])(\d*\.\d*?)(\d+?)\2{2,}\s*\\ldots", r"\1\\overline{\2}", text)
+    text = re.sub(r"(?<=\d)\s*(?:\\text\{to\}|\bto\b)\s*(?=\d)", ":", text)
     text = re.sub(r"\^\s*(-?\d+(?:\.\d+)?|\\circ(?![a-zA-Z]))", r"^{\1}", text)
     text = re.sub(r"_\s*(\w)(?![\w])", r"_{\1}", text)
     start = 0
@@ -149,8 +179,25 @@ def closing(text: str, start: int) -> int | None:
     return None
 
 
+def depth(text: str) -> int:
+    """How many brackets stand in brackets at most.
+
+    Example:
+        >>> depth("(a[1])+(2)")
+        2
+    """
+    here = deepest = 0
+    for letter in text:
+        here += (letter in "{([") - (letter in "})]")
+        deepest = max(deepest, here)
+    return deepest
+
+
 def _unwrap(text: str) -> str:
-    """Without braces, or a box, around the whole."""
+    """Without braces, a box, or brackets around brackets around the whole."""
+    many = min(len(text) - len(text.lstrip("(")), len(text) - len(text.rstrip(")")))
+    if many > 1 and closing(text[many - 1 : len(text) - many + 1], 0) == len(text) - 2 * many + 1:
+        text = text[many - 1 : len(text) - many + 1]
     while True:
         inner = re.sub(r"^\\(?:boxed|fbox)(?=\{)", "", text)
         if inner.startswith("{") and closing(inner, 0) == len(inner) - 1:
