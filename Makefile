@@ -10,7 +10,7 @@ DEVELOPED := $(VENV)/.developed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help run check fix format lint types test docs golden clean
+.PHONY: help run check check-slow fix format lint types test docs golden clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -34,6 +34,9 @@ test: $(DEVELOPED)  ## Run the tests and doctests, with coverage of src.
 
 docs: $(DEVELOPED)  ## Build the documentation into site/; a warning is an error.
 	$(BIN)/mkdocs build --strict
+
+check-slow: $(DEVELOPED)  ## The tests that take longer, such as the tutorial word for word.
+	$(PYTEST) -m slow tests
 
 fix: $(DEVELOPED)  ## Format, and mend what the linter can mend.
 	$(BIN)/ruff format .

@@ -104,14 +104,19 @@ def test_rows_that_cannot_be_used_are_counted_named_and_skipped(tmp_path):
     file = write_rows(tmp_path / "rows.jsonl", rows)
     result = grpo_kit("check", "grpo", *options([*from_file(file), "max_prompt_tokens=20"]))
     assert result.exit_code == 0, result.output
-    skipped = (
-        "row 1: 80 tokens, over max_prompt_tokens = 20; row 2: column 'answer' has no value (or extract does not match "
-        "it); row 3: no prompt (a text that is not empty, or chat messages with chat = true)"
-    )
+    skipped = [
+        "3 of 5 rows cannot be used (1 too long, 1 no value, 1 no prompt) and are skipped:",
+        "  line 2: 80 tokens, over max_prompt_tokens = 20",
+        "  line 3: column 'answer' has no value (or extract does not match it)",
+        "  line 4: no prompt (a text that is not empty, or chat messages with chat = true)",
+    ]
     assert result.output.splitlines() == [
         "2 prompts to train on, 2 to evaluate on",
-        f"data: 3 rows skipped: {skipped}",
-        f"evaluation.data: 3 rows skipped: {skipped}",
+        f"data: {skipped[0]}",
+        *skipped[1:],
+        f"evaluation.data: {skipped[0]}",
+        *skipped[1:],
+        "evaluation.data: 2 of 2 prompts are among those trained on",
         "grpo: no mistakes",
     ]
 
@@ -120,10 +125,11 @@ def test_a_column_that_is_missing_is_named_with_those_there_are(tmp_path):
     file = write_rows(tmp_path / "rows.jsonl", [{"prompt": "1+1=", "gold": "2"}])
     result = grpo_kit("check", "grpo", *options(from_file(file)))
     assert result.exit_code == 1
-    assert (
-        "  data: the data has no column 'answer' that a reward reads. It has: gold, prompt. Map it in [data] columns, "
-        "or set the reward's column."
-    ) in result.output.splitlines()
+    for place, split in (("data", "train"), ("evaluation.data", "eval")):
+        assert (
+            f"  {place}: data file '{file}' (split {split}) has no column 'answer', which rewards.correctness reads. "
+            'It has: prompt, gold. Map it, for example columns = { answer = "gold" }.'
+        ) in result.output.splitlines()
 
 
 REWARDS = """
@@ -206,3 +212,124 @@ def test_ctrl_c_leaves_a_complete_run_folder(tmp_path):
     assert f"run folder: {out} (ended after step {lines[-1]['step']} of 100000)" in output.splitlines()
     assert (out / "curves.png").stat().st_size > 0
     AutoModelForCausalLM.from_pretrained(out / "policies" / "small")
+
+
+def test_the_version():
+    from grpo_kit import __version__
+
+    assert grpo_kit("--version").output == f"grpo-kit {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rn", "grpo"], "No such command 'rn'. Did you mean 'run'? See: grpo-kit --help"),
+        (["run"], "Missing argument 'RECIPE'. See: grpo-kit run --help"),
+        (["check", "grpo", "--stps"], "No such option: --stps"),
+        (["samples", "runs/x", "--limit", "0"], "Invalid value for '--limit': "),
+    ],
+)
+def test_a_mistake_in_the_command_itself_is_one_plain_line(arguments, said):
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.endswith(" --help\n")
+
+
+def test_a_bug_is_not_taken_for_a_user_s_mistake(monkeypatch):
+    def broken(role):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("grpo_kit.commands.catalog.catalog", broken)
+    assert isinstance(grpo_kit("list").exception, RuntimeError)
+
+
+def test_explain_lists_the_mistakes_that_check_lists(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = options(["stpes=3", "sampler.policy=smal", "evaluation.reward=right"])
+    explained, checked = grpo_kit("explain", "grpo", *settings), grpo_kit("check", "grpo", *settings)
+    assert explained.exit_code == checked.exit_code == 1
+    assert explained.output == checked.output
+    assert explained.output.startswith("grpo: 3 mistakes\n")
+
+
+def test_explain_says_the_same_every_time_and_what_is_asked_of_it():
+    small = options([*SHORT, "data.rows=64"])
+    first, again = (grpo_kit("explain", "grpo", *small) for _ in range(2))
+    assert first.exit_code == 0, first.output
+    assert first.output == again.output
+    assert "\x1b" not in first.output
+    titles = [line for line in first.output.splitlines() if line and not line.startswith(" ")]
+    assert titles == [
+        "grpo",
+        "Rows of a step",
+        "Learner small",
+        "Symbols",
+        "Options",
+        "Signals",
+        "Model calls of a step",
+        "Model calls of an evaluation",
+        "Memory",
+    ]
+    lines = [line.rstrip() for line in first.output.splitlines()]
+    assert "  2 prompts with 4 completions each: 8 rows, written by 'small'." in lines
+    assert any(line.startswith("  small   133,824     523 KiB  523 KiB    1.02 MiB") for line in lines)
+    assert any(
+        line.split("  ")[1:2] == ["learners.small.terms.policy.advantage"] and 'scale = "none"' in line
+        for line in lines
+    )
+    markdown = grpo_kit("explain", "grpo", "--markdown", *small).output
+    assert r"- $A_i = r_i - \operatorname{mean}(r_g)$: advantage; " in markdown
+    assert "| small | 133,824 | 523 KiB | 523 KiB | 1.02 MiB |" in markdown
+    assert [line[3:] for line in markdown.splitlines() if line.startswith("## ")] == titles[1:]
+
+
+def test_eval_hands_every_option_on(monkeypatch):
+    from grpo_kit.evaluation import command
+
+    given = {}
+
+    def spy(model, **options):
+        given.update(options, model=model)
+        return 3
+
+    monkeypatch.setattr(command, "eval_command", spy)
+    words = "eval tiny:small --data a.jsonl --data gsm8k --policy p --samples 4 --temperature 0.5 --top-p 0.9 "
+    words += "--max-new-tokens 7 --questions 5 --seed 2 --template {prompt} --system s --no-chat --stop x --strict "
+    words += "--rows-per-batch 8 --device cpu --dtype bfloat16 --out o.json --completions c.jsonl"
+    assert grpo_kit(*words.split()).exit_code == 3
+    assert given.pop("console") is not None
+    assert given == {
+        "model": "tiny:small",
+        "data": ["a.jsonl", "gsm8k"],
+        "policy": "p",
+        "samples": 4,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_new_tokens": 7,
+        "questions": 5,
+        "seed": 2,
+        "template": "{prompt}",
+        "system": "s",
+        "chat": False,
+        "stop": ["x"],
+        "strict": True,
+        "rows_per_batch": 8,
+        "device": "cpu",
+        "dtype": "bfloat16",
+        "out": Path("o.json"),
+        "completions": Path("c.jsonl"),
+    }
+
+
+def test_eval_s_mistakes_are_plain_too(monkeypatch):
+    from grpo_kit.evaluation import command
+
+    def refuse(model, **options):
+        raise ValueError("model 'x' is no folder here")
+
+    monkeypatch.setattr(command, "eval_command", refuse)
+    result = grpo_kit("eval", "x", "--data", "gsm8k")
+    assert (result.exit_code, result.output) == (1, "model 'x' is no folder here\n")

@@ -1,21 +1,21 @@
 """Reading recipes: every kind of mistake with its full message, all at once; settings; the way back to TOML."""
 
 import tomllib
+from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import tomli_w
 
-from grpo_kit import GroupMean, RecipeError, read_recipe
+from grpo_kit import GroupMean, Recipe, RecipeError, read_recipe
 from grpo_kit.config import find_recipe, parse_recipe
+from grpo_kit.data import DATA
 from grpo_kit.parts import as_table
 
 SHIPPED = sorted(Path(str(files("grpo_kit"))).glob("recipes/*.toml"))
-TOP_LEVEL = (
-    "data, evaluation, learners, log_samples, max_prompt_tokens, name, policies, prompts_per_step, rewards, sampler, "
-    "seed, selection, steps"
-)
+TOP_LEVEL, SOURCES = (", ".join(sorted(names)) for names in (get_type_hints(Recipe), DATA.kinds))
 POLICY_TERM = "learners.small.terms.policy"
 
 MISTAKES = {
@@ -56,7 +56,7 @@ MISTAKES = {
     "learners.small.optimizer.lr = 0": "learners.small.optimizer.lr: should be greater than 0, got 0 (int).",
     "learners.small.optimizer.betas = [0.9]": "learners.small.optimizer.betas.1: missing; it has no default.",
     "learners.small.mask_truncated = maybe": (
-        "learners.small.mask_truncated: should be a valid boolean, got 'maybe' (str)."
+        "learners.small.mask_truncated: should be true or false, got 'maybe' (str)."
     ),
     "policies.small.dtype = 'float8'": (
         "policies.small.dtype: unknown choice 'float8'. Did you mean 'float64'? "
@@ -73,7 +73,7 @@ MISTAKES = {
     "evaluation.data.splt = 'eval'": (
         "evaluation.data.splt: unknown key 'splt'. Did you mean 'split'? Known: rows, seed, split, task."
     ),
-    "data = 3": "data: expected a table with a 'kind', got 3. Known: arithmetic, dataset.",
+    "data = 3": f"data: expected a table with a 'kind', got 3. Known: {SOURCES}.",
     "learners = 3": "learners: should be a table, got 3 (int).",
     "learners.small.rewards = { correctness = true }": (
         "learners.small.rewards.correctness: should be a valid number, got True (bool)."
@@ -137,10 +137,14 @@ def test_the_error_counts_its_mistakes_and_names_the_recipe():
 
 
 def test_a_key_that_is_missing_is_named(tmp_path):
-    (tmp_path / "empty.toml").write_text("")
-    assert sorted(mistakes_of([], str(tmp_path / "empty.toml"))) == [
-        f"{key}: missing; it has no default."
-        for key in ("data", "name", "policies", "prompts_per_step", "sampler", "steps")
+    (tmp_path / "short.toml").write_text("seed = 1")
+    assert sorted(mistakes_of([], str(tmp_path / "short.toml"))) == [
+        "data: missing; it has no default.",
+        "learners: there is none, so nothing would be trained. Add a table [learners.NAME], NAME a policy.",
+        *(
+            f"{key}: missing; it has no default."
+            for key in ("name", "policies", "prompts_per_step", "sampler", "steps")
+        ),
     ]
 
 
@@ -232,3 +236,68 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones(name, guess, tmp_path,
     assert mistake.startswith("no such file.")
     assert guess in mistake
     assert mistake.endswith(f"Shipped: {known}.")
+
+
+def places(table, above=()):
+    for key, value in table.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from places(value, (*above, key))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_mistake_is_not_followed_by_others_that_are_none(path, tmp_path):
+    """A list of dates fits nowhere; put in the place of any key in turn, it is the one thing that is reported."""
+    raw = as_table(read_recipe(str(path)))
+    for place in places(raw):
+        table = deepcopy(raw)
+        here = table
+        for key in place[:-1]:
+            here = here[key]
+        here[place[-1]] = [[{"no": "such"}]]
+        (tmp_path / "recipe.toml").write_text(tomli_w.dumps(table))
+        where = ".".join(place if place[-1] != "kind" else place[:-1])
+        assert {mistake.startswith(where) for mistake in mistakes_of([], str(tmp_path / "recipe.toml"))} == {True}, (
+            place
+        )
+
+
+WRONG_PARTS = [
+    "data.kind=nothing",
+    "sampler.kind=nothing",
+    "rewards.kd.kind=nothing",
+    "learners.large.weighting.kind=nothing",
+    "learners.large.weighting.length=-1",
+    "learners.large.terms.policy.advantage.kind=nothing",
+    "learners.large.terms.policy.surrogate.kind=nothing",
+    "learners.large.terms.policy.correction.kind=nothing",
+    "learners.large.optimizer.lr=fast",
+    "policies.large.model=3",
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_PARTS)
+def test_a_wrong_part_hides_no_mistake_between_the_others(wrong):
+    between = {
+        "learners.large.rewards.correctness=0": "learners.large.rewards.correctness: weight 0 does nothing. Remove it.",
+        "learners.large.mini_batches=1000": "learners.large.mini_batches: 1000 of 128 rows a step",
+        "policies.third.model=tiny:small": (
+            "policies.third: no sampler, reward or learner uses it. Remove it, or use it."
+        ),
+        "policies.old.follows=ghost": "policies.old.follows: 'ghost' is not a live policy. Live: small, large.",
+        "evaluation.reward=right": "evaluation.reward: there is no reward 'right'.",
+    }
+    found = mistakes_of([wrong, *between])
+    place = wrong.rpartition(".")[0]
+    assert sum(mistake.startswith(place) for mistake in found) >= 1
+    missing = [setting for setting, mistake in between.items() if not any(f.startswith(mistake) for f in found)]
+    # What uses a policy, and how many rows there are, cannot be said where the part that decides it is not known.
+    unknown = {
+        "sampler.kind=nothing": ["learners.large.mini_batches=1000", "policies.third.model=tiny:small"],
+        "rewards.kd.kind=nothing": ["policies.third.model=tiny:small"],
+    }
+    assert (
+        not set(missing)
+        - set(unknown.get(wrong, []))
+        - ({"policies.third.model=tiny:small"} if ".terms." in wrong else set())
+    )

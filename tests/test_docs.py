@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import grpo_kit
+import tiny
+from grpo_kit import Signals
 from grpo_kit.config import parse_recipe
+from grpo_kit.data import Data
 from grpo_kit.parts import Role
 
 ROOT = Path(__file__).parents[1]
@@ -95,13 +98,21 @@ def test_the_example_of_the_readme_runs(capsys):
 
 
 def test_the_code_of_extending_runs(capsys):
-    function, term, part = code_blocks(DOCS / "extending.md", "python")
+    function, term, part, reward, source = code_blocks(DOCS / "extending.md", "python")
     exec(function, names := {})
     assert names["brevity"](["four"], answer=["1"]) == [-0.04]
     exec(term, {})
     assert capsys.readouterr().out.strip() == "tensor([ 0., -1.])"
     exec(part, names := {})
     assert names["Above"](threshold=2.0).kind == "above"
+    exec(reward, names := {})
+    keyword = names["Keyword"]()
+    assert keyword.row_faults({"word": ["tree", "4"]}) == {1: "'4' is no word"}
+    rows = tiny.with_texts(["a tree", "a house"], word=["tree", "tree"])
+    assert keyword(rows, Signals({})).values.tolist() == [1.0, 0.0]
+    exec(source, names := {})
+    assert names["Squares"](count=3)()["answer"] == ["0", "1", "4"]
+    assert isinstance(names["Squares"](), Data)
 
 
 def test_the_recipe_keys_named_by_the_pages_exist():

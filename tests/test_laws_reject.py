@@ -22,6 +22,7 @@ from laws import (
     corrections,
     divergences,
     levels,
+    rewards as reward_laws,
     selections,
     signatures,
     splits,
@@ -30,7 +31,6 @@ from laws import (
     theorem,
     weightings,
 )
-from laws import rewards as reward_laws
 from laws.check import breaks
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -29,9 +29,9 @@ from grpo_kit import (
     SampledKL,
     SelectionSpec,
     TransformersSampler,
+    loop as loop_module,
     train,
 )
-from grpo_kit import loop as loop_module
 from grpo_kit.learner import LiveLearner
 from tolerances import EXACT
 

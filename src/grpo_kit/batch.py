@@ -212,6 +212,10 @@ class Signals:
         return self.scores[max(keys, key=lambda key: key.version)]
 
 
+ABSTAINED = "none"
+"""The status of a row on which a reward has no opinion (not: could not decide); its value there is NaN."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Component:
     """One named reward of a batch.
@@ -237,8 +241,18 @@ class Rewards:
     components: Mapping[str, Component]
 
     def total(self, weights: Mapping[str, float]) -> PerRow:
-        r"""The weighted sum $\sum_c w_c r_c$ a row; NaN where any weighted component is missing."""
-        return torch.stack([weight * self.components[name].per_row() for name, weight in weights.items()]).sum(0)
+        r"""The weighted sum $\sum_c w_c r_c$ a row; NaN where a weighted component is missing.
+
+        A component that abstains (NaN with status `none`: it says nothing of such rows) is left out of the sum; where
+        all abstain the row has no reward.
+        """
+        values = torch.stack([weight * self.components[name].per_row() for name, weight in weights.items()])
+        abstained = torch.tensor(
+            [[status == ABSTAINED for status in self.components[name].statuses] for name in weights],
+            device=values.device,
+        )
+        abstained = abstained.reshape(values.shape) & values.isnan()
+        return torch.where(abstained.all(0), torch.nan, torch.where(abstained, 0, values).sum(0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
 from datetime import date, time
 from importlib.resources import files
@@ -32,15 +33,36 @@ class RecipeError(ValueError):
 def find_recipe(name: str) -> Path:
     """The recipe file of that name: in the working folder, else shipped with the package as `recipes/NAME.toml`."""
     path = Path(name)
-    if path.is_file():
-        return path
+    try:
+        if path.is_file():
+            return path
+        folder = path.is_dir()
+    except OSError as error:
+        raise RecipeError([f"cannot be read: {error.strerror or error}."], name) from error
+    if folder and name:
+        inside = sorted(file.name for file in path.glob("*.toml"))
+        raise RecipeError([f"is a folder. Give a file: {', '.join(inside) or 'there is no .toml file in it'}."], name)
     shipped = Path(str(files("grpo_kit"))) / "recipes"
-    if path.parent in (Path("."), Path("recipes")) and (shipped / path.name).with_suffix(".toml").is_file():
-        return (shipped / path.name).with_suffix(".toml")
+    found = shipped / f"{path.stem}.toml"
+    if path.parent in (Path("."), Path("recipes")) and path.suffix in ("", ".toml") and found.is_file():
+        return found
     known = sorted(file.stem for file in shipped.glob("*.toml"))
-    raise RecipeError(
-        [f"no such file. {did_you_mean(path.stem, known)} Shipped: {', '.join(known)}.".replace("  ", " ")], name
-    )
+    raise RecipeError([f"no such file.{did_you_mean(path.stem, known)} Shipped: {', '.join(known)}."], name)
+
+
+def _read_toml(path: Path, name: str) -> dict[str, Any]:
+    """The tables of a file; RecipeError when it cannot be read, is empty or is not TOML."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise RecipeError([f"not UTF-8 text (byte {error.start + 1}). Save the file as UTF-8."], name) from error
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError([f"not TOML: {error}"], name) from error
+    except OSError as error:
+        raise RecipeError([f"cannot be read: {error.strerror or error}."], name) from error
+    if not raw:
+        raise RecipeError(["there is nothing in the file. Copy a shipped recipe to start from: grpo-kit init."], name)
+    return raw
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,11 +84,7 @@ def read_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = F
 
 def examine(name: str, *, settings: Sequence[str] = (), allow_code: bool = False) -> Examined:
     """Read a recipe file as far as it can be read; RecipeError only when there is no TOML file."""
-    path = find_recipe(name)
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError([f"not TOML: {error}"], name) from error
+    raw = _read_toml(find_recipe(name), name)
     mistakes = [mistake for setting in settings if (mistake := _apply(raw, setting))]
     mistakes += _dates(raw, ())
     recipe, found, removed = parse_recipe(raw)
@@ -76,7 +94,8 @@ def examine(name: str, *, settings: Sequence[str] = (), allow_code: bool = False
     ]
     if recipe is not None:
         mistakes += cross_checks(recipe, allow_code=allow_code, removed=removed)
-    return Examined(recipe=recipe, mistakes=mistakes, removed=removed)
+    # Without policies there is no tokenizer to read the data with.
+    return Examined(recipe=recipe if "policies" not in removed else None, mistakes=mistakes, removed=removed)
 
 
 def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict[str, Any]]:
@@ -94,7 +113,7 @@ def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict
             return TypeAdapter(Recipe).validate_json(json.dumps(table)), mistakes, removed
         except ValidationError as error:
             flat = list(_flatten(error.errors(include_url=False), (), Recipe))
-            mistakes += [line for loc, line in flat if line not in mistakes and not _our_doing(loc, line, removed)]
+            mistakes += [line for loc, line in flat if line not in mistakes and not _our_doing(loc, removed, mistakes)]
             gone: dict[str, Any] = {}
             for loc, _ in flat:
                 inside = any(_dotted(loc).startswith(f"{place}.") for place in gone)  # went with its table already
@@ -106,11 +125,11 @@ def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict
     return None, mistakes, removed
 
 
-def _our_doing(loc: Loc, line: str, removed: Mapping[str, Any]) -> bool:
-    """Whether a mistake only follows from keys taken out in an earlier round: one is missing, a table is empty now."""
+def _our_doing(loc: Loc, removed: Mapping[str, Any], mistakes: Sequence[str]) -> bool:
+    """Whether a mistake only follows from keys taken out in an earlier round: one is missing, a table lacks one."""
     place = _dotted(loc)
-    emptied = line.startswith(f"{place}: there is none") and any(gone.startswith(f"{place}.") for gone in removed)
-    return place in removed or emptied
+    unknown = {mistake.partition(": unknown key")[0] for mistake in mistakes}
+    return place in removed or any(gone.rpartition(".")[0] == place for gone in removed.keys() - unknown)
 
 
 def _evaluation_data(table: dict[str, Any]) -> None:
@@ -166,12 +185,15 @@ def _message(error: Any, owner: type | None) -> str:
     key = str(error["loc"][-1]) if error["loc"] else ""
     if kind == "unexpected_keyword_argument":
         known = sorted(get_type_hints(owner)) if owner else []
-        return f"unknown key '{key}'.{did_you_mean(key, known)} Known: {', '.join(known)}."
+        allowed = f"Known: {', '.join(known)}." if known else "Beside 'kind' it has none."
+        return f"unknown key '{key}'.{did_you_mean(key, known)} {allowed}"
     if kind in ("missing", "missing_argument"):
         return "missing; it has no default."
     if kind == "literal_error":
         choices = [choice.strip(" '") for choice in ctx["expected"].replace(" or ", ",").split(",")]
         return f"unknown choice {given!r}.{did_you_mean(str(given), choices)} Known: {', '.join(choices)}."
+    if kind == "bool_type":
+        return f"should be true or false, got {given!r} ({type(given).__name__})."
     if kind == "too_short":
         return "there is none; give at least one."
     if kind == "value_error":
@@ -209,19 +231,46 @@ def _dotted(loc: Loc) -> str:
     return ".".join(str(key) for key in loc) or "recipe"
 
 
-PLACEHOLDERS = {"name": "recipe", "steps": 1, "prompts_per_step": 1, "data": {"kind": "arithmetic"}}
+PLACEHOLDERS: dict[str, Any] = {
+    "name": "recipe",
+    "steps": 1,
+    "prompts_per_step": 1,
+    "policies": {"policy": {"model": "tiny:small"}},
+    "data": {"kind": "arithmetic"},
+    "sampler": {"kind": "transformers", "policy": "policy", "samples": 2, "max_new_tokens": 1},
+    "learners.*.weighting": {"kind": "equal_tokens"},
+    "learners.*.optimizer": {"lr": 1.0},
+    "learners.*.terms.*.advantage": {"kind": "group_mean"},
+    "learners.*.terms.*.surrogate": {"kind": "clip"},
+    "learners.*.terms.*.divergence": {"kind": "sampled_kl"},
+    "evaluation.data": {"kind": "arithmetic", "split": "eval"},
+}
 """What stands in for a required key with a mistake, so that the rest of the recipe can still be checked."""
 
 
+def _placeholder(loc: Loc) -> Any:
+    for pattern, value in PLACEHOLDERS.items():
+        keys = pattern.split(".")
+        if len(keys) == len(loc) and all(key in ("*", given) for key, given in zip(keys, loc, strict=True)):
+            return deepcopy(value)
+    return None
+
+
 def _remove(table: Any, loc: Loc) -> tuple[str, Any] | None:
-    """Take the innermost key that is there out of the table; its place and value, or None when there is none."""
-    if len(loc) == 1 and loc[0] in PLACEHOLDERS and table.get(loc[0]) != PLACEHOLDERS[str(loc[0])]:
-        value, table[loc[0]] = table.get(loc[0]), PLACEHOLDERS[str(loc[0])]
-        return str(loc[0]), value
+    """Take the innermost key that is there out of the table, or put its placeholder there; its place and value.
+
+    None when there is nothing to take out.
+    """
     for end in range(len(loc), 0, -1):
         here = table
         for key in loc[: end - 1]:
             here = here.get(key) if isinstance(here, dict) else None
-        if isinstance(here, dict) and loc[end - 1] in here:
-            return _dotted(loc[:end]), here.pop(loc[end - 1])
+        if not isinstance(here, dict):
+            continue
+        key, placeholder = loc[end - 1], _placeholder(loc[:end])
+        if placeholder is not None and here.get(key) != placeholder:
+            value, here[key] = here.get(key), placeholder
+            return _dotted(loc[:end]), value
+        if key in here:
+            return _dotted(loc[:end]), here.pop(key)
     return None

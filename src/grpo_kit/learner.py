@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
+from grpo_kit.formula import number
 from grpo_kit.parts import Name, table
 from grpo_kit.policies.policy import Policy
 from grpo_kit.terms import TERMS, Term
@@ -43,6 +44,19 @@ class AdamW:
             return (step + 1) / (self.warmup_steps + 1)
         left = max(0.0, (total - step) / max(1, total - self.warmup_steps))
         return {"constant": 1.0, "linear": left, "cosine": 0.5 - 0.5 * math.cos(math.pi * left)}[self.decay]
+
+    def formulas(self, total: int) -> tuple[tuple[str, str], ...]:
+        """The rate at optimizer step k (from 0) of `total` as LaTeX, and when it is that; see `rate`."""
+        lr, warmup = number(self.lr), self.warmup_steps
+        rising = (rf"{lr} \cdot \frac{{k + 1}}{{{warmup + 1}}}", f"for k < {min(warmup, total)}")
+        left = rf"\frac{{{total} - k}}{{{max(1, total - warmup)}}}"
+        later = {
+            "constant": lr,
+            "linear": rf"{lr} \cdot {left}",
+            "cosine": rf"{lr} \cdot (\frac{{1}}{{2}} - \frac{{1}}{{2}} \cdot \cos(\pi \cdot {left}))",
+        }[self.decay]
+        falling = (later, f"for k = {warmup} to {total - 1}")
+        return (*([rising] if warmup else []), *([falling] if warmup < total else []))
 
 
 @table

@@ -4,12 +4,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import PydanticCustomError, core_schema
+
+from grpo_kit.entry_points import InstalledFunction, clash, installed, load
 
 T = TypeVar("T")
 STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
@@ -40,7 +41,8 @@ class Role:
 
     Used as `Annotated[Protocol, ROLE]` on a recipe field: a TOML table is looked up by its `kind` and checked as that
     part; any other value that fits the interface (a part, a plain function) passes through unchanged. Packages add
-    kinds through entry points of the group `grpo_kit.<name>`; a built-in kind cannot be replaced.
+    kinds through entry points of the group `grpo_kit.<name>`; a built-in kind cannot be replaced, and two packages
+    cannot give the same one: a recipe that uses such a kind is refused.
     """
 
     def __init__(self, name: str, interface: type, kinds: Mapping[str, type]) -> None:
@@ -50,15 +52,15 @@ class Role:
     @property
     def kinds(self) -> dict[str, Any]:
         """Every known kind, the built-in ones first; those of other packages as entry points, not yet loaded."""
-        found: dict[str, Any] = dict(self.built_in)
-        for entry in entry_points(group=f"grpo_kit.{self.name}"):
-            if entry.name in self.built_in:
-                raise ValueError(
-                    f"{entry.value} registers the {self.name} kind '{entry.name}', which grpo_kit has built in. "
-                    "Rename it in that package's entry points."
-                )
-            found[entry.name] = entry
-        return found
+        others = {kind: entries[0] for kind, entries in installed(self.name).items() if kind not in self.built_in}
+        return self.built_in | others
+
+    def load(self, kind: str) -> Any:
+        """The class (or function) of a known kind; ValueError says what is wrong with a package that gives it."""
+        entries = installed(self.name).get(kind, [])
+        if problem := clash(kind, self.built_in, entries):
+            raise ValueError(problem)
+        return self.built_in[kind] if kind in self.built_in else load(entries[0], self.interface)
 
     def read(self, value: object) -> object:
         """Turn a table with a `kind` into the part it describes; pass a ready part or function through."""
@@ -79,17 +81,18 @@ class Role:
                 "{problem}.{guess} Known: {known}.",
                 {"problem": problem, "guess": did_you_mean(str(kind), kinds), "known": ", ".join(sorted(kinds))},
             )
-        part = kinds[kind]
-        if isinstance(part, EntryPoint):
-            try:
-                part = part.load()
-            except Exception as error:
-                problem = {"value": part.value, "problem": f"{type(error).__name__}: {error}"}
+        try:
+            part = self.load(kind)
+        except ValueError as error:
+            raise PydanticCustomError("part", "{problem}", {"problem": str(error)}) from None
+        if isinstance(part, InstalledFunction):
+            if settings:
                 raise PydanticCustomError(
-                    "part", "its entry point {value} cannot be loaded ({problem}).", problem
-                ) from None
-        if not isinstance(part, type) and not settings:
-            return part  # a plain function behind an entry point has no settings
+                    "part",
+                    "kind '{kind}' is a function and has no settings; remove {keys}.",
+                    {"kind": kind, "keys": ", ".join(settings)},
+                )
+            return part
         try:
             return TypeAdapter(part).validate_json(json.dumps(settings))
         except ValidationError as error:
@@ -120,6 +123,8 @@ def did_you_mean(given: str, known: object) -> str:
 
 def as_table(value: object) -> Any:
     """A part, a table or a plain value as TOML data: missing (None) keys left out, parts with their `kind` first."""
+    if isinstance(value, InstalledFunction):
+        return {"kind": value.kind}
     if is_dataclass(value) and not isinstance(value, type):
         kind = getattr(value, "kind", None)
         head = {"kind": kind} if isinstance(kind, str) else {}

@@ -1,7 +1,7 @@
 """What a recipe is: policies + data + sampler + rewards + selection + learners. No algorithm has a name here."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -59,7 +59,9 @@ class Recipe:
         steps: passes through the loop: sample, score, reward, update every learner.
         seed: decides the prompts' order, the samples, the mini-batches.
         prompts_per_step: prompts sampled a step.
-        max_prompt_tokens: longer prompts are counted, named and skipped.
+        max_prompt_tokens: longer prompts are bad rows; with chat, the template's tokens count.
+        on_bad_row: what to do about rows that cannot be used: `skip` counts and names them, `stop` ends the run before
+            it starts, listing them.
         policies: the language models, by name.
         data: the prompts to train on.
         sampler: who writes completions, and how.
@@ -75,6 +77,7 @@ class Recipe:
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     prompts_per_step: Annotated[int, Field(ge=1)]
     max_prompt_tokens: Annotated[int, Field(ge=1)] = 1024
+    on_bad_row: Literal["skip", "stop"] = "skip"
     log_samples: Annotated[int, Field(ge=0)] = 8
     policies: Annotated[Mapping[Name, PolicySpec], Field(min_length=1)]
     data: Annotated[Data, DATA]

@@ -5,7 +5,7 @@ import torch
 
 import tiny
 from grpo_kit import Correctness, Python, Signals, diagnostics
-from grpo_kit.rewards.boxed import last_boxed
+from grpo_kit.grading.extract import last_boxed
 
 NO_SIGNALS = Signals({})
 

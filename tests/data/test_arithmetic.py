@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from grpo_kit.data.arithmetic import SLIPS, TERMS, Arithmetic, draw_question, gold, split_of, terms_of, worked_answer
-from grpo_kit.rewards.boxed import last_boxed
+from grpo_kit.grading.extract import last_boxed
 
 
 @pytest.mark.parametrize("task", ["plain", "sparse"])

@@ -1,55 +1,8 @@
-"""Rows to token ids, and the stream of them."""
+"""A set of prompts, and the endless stream of them."""
 
-import re
-
-import datasets
 import pytest
 
-import tiny
 from grpo_kit import PromptSet, PromptStream
-from grpo_kit.data import encode_prompts
-
-
-def table(prompts, answers=None):
-    return datasets.Dataset.from_dict({"prompt": prompts, "answer": answers or ["1"] * len(prompts)})
-
-
-def test_rows_that_cannot_be_used_are_skipped_counted_and_named():
-    rows = table(["a b", None, "a b c d", "", "c"], ["1", "2", "3", "4", None])
-    prompts = encode_prompts(rows, tiny.tokenizer(), max_tokens=3, needed=["answer"])
-    assert prompts.ids == ((2, 3),)
-    assert prompts.columns == {"prompt": ("a b",), "answer": ("1",)}
-    assert prompts.skipped == (
-        "row 1: no prompt (a text that is not empty, or chat messages with chat = true)",
-        "row 2: 4 tokens, over max_prompt_tokens = 3",
-        "row 3: no prompt (a text that is not empty, or chat messages with chat = true)",
-        "row 4: column 'answer' has no value (or extract does not match it)",
-    )
-
-
-def test_a_prompt_of_just_the_limit_is_kept():
-    assert len(encode_prompts(table(["a b c"]), tiny.tokenizer(), max_tokens=3)) == 1
-
-
-def test_the_limit_counts_good_rows():
-    prompts = encode_prompts(table(["", "a", "b", "c"]), tiny.tokenizer(), max_tokens=3, limit=2)
-    assert prompts.ids == ((2,), (3,))
-
-
-def test_no_row_left_is_an_error_with_the_first_reasons():
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
-        encode_prompts(table(["a b c", ""]), tiny.tokenizer(), max_tokens=2)
-    assert str(caught.value) == (
-        "0 of 2 prompts left. row 0: 3 tokens, over max_prompt_tokens = 2; "
-        "row 1: no prompt (a text that is not empty, or chat messages with chat = true)"
-    )
-
-
-def test_a_column_that_a_reward_needs_is_named():
-    with pytest.raises(
-        ValueError, match=r"^the data has no column 'gold' that a reward reads\. It has: prompt, answer\."
-    ):
-        encode_prompts(table(["a"]), tiny.tokenizer(), max_tokens=2, needed=["gold"])
 
 
 def stream(seed=0, size=5):
@@ -86,21 +39,8 @@ def test_groups_never_repeat_and_columns_stay_with_their_prompt():
     assert prompts.epoch == pytest.approx(24 / 5)
 
 
-@pytest.mark.parametrize(
-    ("value", "fault"),
-    [
-        ("  ", "column 'answer' has no value (or extract does not match it)"),
-        (["2", "3"], "column 'answer' is a list; a text or a number is expected"),
-        (True, "column 'answer' is a bool; a text or a number is expected"),
-    ],
-)
-def test_a_gold_answer_that_cannot_be_graded_is_named(value, fault):
-    rows = datasets.Dataset.from_dict({"prompt": ["a b"], "answer": [value]})
-    with pytest.raises(ValueError, match=re.escape(f"0 of 1 prompts left. row 0: {fault}")):
-        encode_prompts(rows, tiny.tokenizer(), max_tokens=3, needed=["answer"])
-
-
-def test_chat_messages_need_a_template():
-    rows = datasets.Dataset.from_dict({"prompt": [[{"role": "user", "content": "a"}]]})
-    with pytest.raises(ValueError, match="no chat template: remove chat = true"):
-        encode_prompts(rows, tiny.tokenizer(), max_tokens=3)
+def test_prompts_that_repeat_are_counted():
+    one = PromptSet(ids=((1,), (2,), (1,), (1,)), columns={}, skipped=())
+    other = PromptSet(ids=((2,), (3,), (2,)), columns={}, skipped=())
+    assert (one.repeats, other.repeats) == (2, 1)
+    assert (one.shared_with(other), other.shared_with(one)) == (1, 2)

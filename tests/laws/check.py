@@ -1,7 +1,6 @@
 """Running a law: on random data it must hold for a part, or break for a broken one."""
 
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 
 def holds(law, part, examples: int = 30) -> None:

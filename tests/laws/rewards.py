@@ -1,5 +1,6 @@
 """Laws of rewards: a row's value is its own, whatever stands beside it, after it or under its mask."""
 
+import json
 from dataclasses import replace
 
 import torch
@@ -11,17 +12,23 @@ from grpo_kit.batch import widen
 from laws.data import normal, order, poison
 from tolerances import EXACT
 
-TEXTS = [r"so \boxed{12}", r"\boxed{ 0.5 }", "12", "", r"\boxed{7} or \boxed{\frac{1}{2}}"]
+TEXTS = [r"so \boxed{12}", r"\boxed{ 0.5 }", "12", "", r"\boxed{7} or \boxed{\frac{1}{2}}", "12 12 12"]
 ANSWERS = ["12", r"\frac{1}{2}", "7"]
 
 
+def entry(answer: str) -> str:
+    """A reasoning-gym task with that answer."""
+    return json.dumps({"question": "?", "answer": answer, "metadata": {"source_dataset": "chain_sum"}})
+
+
 def experience(draw) -> Experience:
-    """Random rows with texts, gold answers and the signals of two policies."""
+    """Random rows with texts, gold answers, tasks and the signals of two policies."""
     count = draw(st.integers(1, 4))
     lengths = draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
     texts = draw(st.lists(st.sampled_from(TEXTS), min_size=count, max_size=count))
     answers = draw(st.lists(st.sampled_from(ANSWERS), min_size=count, max_size=count))
-    rows = tiny.rollouts(lengths, [0] * count, texts=texts, columns={"answer": tuple(answers)})
+    columns = {"answer": tuple(answers), "entry": tuple(map(entry, answers))}
+    rows = tiny.rollouts(lengths, [0] * count, texts=texts, columns=columns)
     scores = {SignalKey(name, 0): Scores(logprobs=normal(draw, *rows.mask.shape)) for name in ("small", "large")}
     return Experience(rollouts=rows, signals=Signals(scores), rewards=Rewards({}))
 

@@ -7,6 +7,7 @@ from typing import Any
 from grpo_kit import (
     Clip,
     Correctness,
+    CosineLength,
     DivergenceTerm,
     EntropyBonus,
     EqualRows,
@@ -18,12 +19,17 @@ from grpo_kit import (
     Learner,
     LeaveOneOut,
     MaxVariance,
+    NumberMatch,
     OnPolicyKD,
     PolicyGradient,
     Python,
+    ReasoningGymScore,
     Reinforce,
+    Repetition,
     SampledKL,
     SequenceRatio,
+    SoftOverlong,
+    StringMatch,
     TokenRatio,
     TopBottom,
 )
@@ -101,7 +107,16 @@ PARTS: dict[str, dict[str, Any]] = {
     },
     "rewards": {
         "correctness": Correctness(),
+        "number_match": NumberMatch(),
+        "number_match/near": NumberMatch(relative=0.5),
+        "string_match": StringMatch(),
+        "reasoning_gym": ReasoningGymScore(),
+        "cosine_length": CosineLength(max_length=4, grading=NumberMatch()),
+        "soft_overlong": SoftOverlong(max_length=4, cache=3),
+        "repetition": Repetition(size=1),
+        "repetition/tokens": Repetition(size=1, unit="tokens"),
         "format": Format(),
+        "format/several": Format(pattern=("boxed", "12")),
         "on_policy_kd": OnPolicyKD(**KL, length=4),
         "on_policy_kd/sequence": OnPolicyKD(**KL, length_norm="sequence"),
         "python": Python(function=lengths),
@@ -190,7 +205,22 @@ CORRECTION_KINDS = (
 DIVERGENCE_KINDS = ("sampled_kl", "sampled_kl/k3")
 WEIGHTING_KINDS = ("equal_tokens", "equal_rows", "fixed_length")
 SELECTION_KINDS = ("max_variance", "max_variance/three", "top_bottom", "top_bottom/top")
-REWARD_KINDS = ("correctness", "format", "on_policy_kd", "on_policy_kd/sequence", "python")
+REWARD_KINDS = (
+    "correctness",
+    "number_match",
+    "number_match/near",
+    "string_match",
+    "reasoning_gym",
+    "cosine_length",
+    "soft_overlong",
+    "repetition",
+    "repetition/tokens",
+    "format",
+    "format/several",
+    "on_policy_kd",
+    "on_policy_kd/sequence",
+    "python",
+)
 GRADIENT_KINDS = (
     "policy_gradient",
     "policy_gradient/behavior",

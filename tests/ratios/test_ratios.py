@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from grpo_kit import Clip, SequenceRatio, TokenRatio
 from laws.data import any_mask, normal, shape

@@ -1,19 +1,37 @@
-"""Rewards: correctness, format, distillation, any Python function."""
+"""What rewards of all kinds have in common: a value and a status a row, weighted sums, metrics of each."""
 
 import math
-import threading
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 import tiny
-from grpo_kit import Behavior, Correctness, Format, OnPolicyKD, Python, Sampling, Scores, SignalKey, Signals, Writer
-from grpo_kit.rewards import correctness
-from grpo_kit.rewards.python import resolve
-from tolerances import EXACT
+from grpo_kit import (
+    Component,
+    Correctness,
+    CosineLength,
+    Experience,
+    NumberMatch,
+    Python,
+    Repetition,
+    Rewards,
+    Signals,
+    SoftOverlong,
+    diagnostics,
+)
+from grpo_kit.config import parse_recipe
+from grpo_kit.formula import plain
+from grpo_kit.learner import Learner
+from grpo_kit.rewards import REWARDS
+from laws.splits import OPTIMIZER
+from laws.table import CLIPPED, EqualRows, PolicyGradient
 
 NO_SIGNALS = Signals({})
+ROOT = Path(__file__).parents[2]
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "docs/roles/rewards.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_correctness_grades_every_row_with_its_status():
@@ -24,156 +42,93 @@ def test_correctness_grades_every_row_with_its_status():
     assert Correctness(column="gold").columns == ("gold",)
 
 
-def test_a_gold_answer_that_cannot_be_read_is_a_missing_reward(monkeypatch):
-    correctness._same_mathematics.cache_clear()
-    monkeypatch.setattr(correctness.math_verify, "parse", lambda *_, **__: [])
-    value, status = Correctness().grade("gold?", r"\boxed{3}")
-    assert math.isnan(value)
-    assert status == "unparsed_gold"
+def component(values, *statuses):
+    return Component(values=torch.tensor(values), statuses=statuses)
 
 
-@pytest.mark.parametrize(
-    ("error", "status"), [(correctness.TimeoutException("late"), "timeout"), (RecursionError("deep"), "error")]
-)
-def test_a_verdict_that_cannot_be_had_is_a_missing_reward(monkeypatch, error, status):
-    correctness._same_mathematics.cache_clear()
-
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(correctness.math_verify, "verify", fail)
-    value, found = Correctness().grade("12", r"\boxed{13}")
-    assert math.isnan(value)
-    assert found == status
-    correctness._same_mathematics.cache_clear()
-
-
-def test_correctness_works_off_the_main_thread():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(Correctness().grade("1/4", r"\boxed{0.25}")))
-    thread.start()
-    thread.join()
-    assert found == [(1.0, "ok")]
-
-
-def test_format():
-    rows = tiny.with_texts(["<a>\n</a>", "<a>", "</a><a>"])
-    component = Format(pattern="<a>.*</a>")(rows, NO_SIGNALS)
-    assert component.values.tolist() == [1.0, 0.0, 0.0]
-    assert Format().matches(r"x \boxed{1}")
-    assert not Format().matches(r"\boxed{}")
-    with pytest.raises(ValidationError, match="is not a regular expression"):
-        Format(pattern="(")
-
-
-SIGNALS = {"teacher": [[-1.0, -2.0, -3.0], [-1.0, -1.0, -9.0]], "student": [[-2.0, -2.5, -1.0], [-0.5, -0.5, -9.0]]}
-
-
-def signals():
-    return Signals({SignalKey(name, 0): Scores(logprobs=torch.tensor(v)) for name, v in SIGNALS.items()})
-
-
-@pytest.mark.usefixtures("float64")
-def test_on_policy_kd_is_the_sum_of_log_ratios_over_n():
-    rows = tiny.rollouts([3, 2], [0, 0], writer="student")
-    sums = torch.tensor([1.0 + 0.5 - 2.0, -0.5 - 0.5])
-    kd = {"teacher": "teacher", "student": "student", "alpha": 2.0}
-    torch.testing.assert_close(OnPolicyKD(**kd, length=8)(rows, signals()).values, 2 / 8 * sums, **EXACT)
-    by_row = OnPolicyKD(**kd, length_norm="sequence")(rows, signals()).values
-    torch.testing.assert_close(by_row, 2 * sums / torch.tensor([3.0, 2.0]), **EXACT)
-    assert OnPolicyKD(**kd, length=8).reads == ("teacher", "student")
-
-
-@pytest.mark.usefixtures("float64")
-def test_on_policy_kd_leaves_the_teachers_own_tokens_out():
-    from dataclasses import replace
-
-    rows = tiny.rollouts([3, 2], [0, 0])
-    writers = tuple(Writer(policy=name, version=0, sampling=Sampling()) for name in ("student", "teacher"))
-    hinted = Behavior(writers=writers, writer=torch.tensor([[1, 0, 0], [1, 1, 0]]), logprobs=rows.behavior.logprobs)
-    rows = replace(rows, behavior=hinted)
-    kd = {"teacher": "teacher", "student": "student"}
-    torch.testing.assert_close(
-        OnPolicyKD(**kd, length=4)(rows, signals()).values, torch.tensor([(0.5 - 2.0) / 4, 0.0]), **EXACT
+def test_a_sum_is_missing_where_a_part_is_and_leaves_out_what_abstains():
+    rewards = Rewards(
+        {
+            "math": component([1.0, math.nan, math.nan, math.nan, 0.5], "ok", "none", "timeout", "none", "none"),
+            "code": component([1.0, 1.0, 1.0, math.nan, 2.0], "ok", "ok", "ok", "none", "ok"),
+        }
     )
-    by_row = OnPolicyKD(**kd, length_norm="sequence")(rows, signals()).values
-    torch.testing.assert_close(by_row, torch.tensor([(0.5 - 2.0) / 2, 0.0]), **EXACT)
+    total = rewards.total({"math": 2.0, "code": 0.5})
+    assert total[[0, 1, 4]].tolist() == [2.5, 0.5, 2.0]
+    assert total[[2, 3]].isnan().all()
 
 
-def test_on_policy_kd_passes_no_gradient():
-    leaf = torch.tensor(SIGNALS["teacher"], requires_grad=True)
-    given = dict(signals().scores) | {SignalKey("teacher", 0): Scores(logprobs=leaf)}
-    rows = tiny.rollouts([3, 2], [0, 0], writer="student")
-    assert not OnPolicyKD(teacher="teacher", student="student", length=4)(rows, Signals(given)).values.requires_grad
+def test_two_functions_for_two_tasks_train_together_as_in_trl():
+    """Each says None to the other's rows; with NaN in the sum no row at all would have a reward."""
+    rows = tiny.with_texts(["1", "2", "a", "b"], task=["math", "math", "code", "code"])
+
+    def scorer(own):
+        return Python(
+            function=lambda completions, task, **columns: [
+                float(text in "1a") if kind == own else None for text, kind in zip(completions, task, strict=True)
+            ]
+        )
+
+    rewards = Rewards({own: scorer(own)(rows, NO_SIGNALS) for own in ("math", "code")})
+    assert rewards.total({"math": 1.0, "code": 1.0}).tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_every_component_is_logged_a_learner_and_b054_its_mean_leaves_abstentions_out():
+    rows = tiny.with_texts([r"\boxed{7}", "7", r"\boxed{8}"], answer=["7", "7", "?"])
+    own = component([0.5, math.nan, 0.7], "ok", "none", "ok")
+    rewards = Rewards({"match": NumberMatch()(rows, NO_SIGNALS), "own": own})
+    learner = Learner(
+        rewards={"match": 1.0, "own": 0.1},
+        terms={"policy": PolicyGradient(**CLIPPED)},
+        weighting=EqualRows(),
+        optimizer=OPTIMIZER,
+    )
+    experience = Experience(rollouts=rows, signals=NO_SIGNALS, rewards=rewards)
+    report = diagnostics.of_rewards("small", learner, experience, torch.ones(3, dtype=torch.bool))
+    assert report["reward/small/own"] == pytest.approx(0.6)
+    assert report["reward/small/own_none"] == pytest.approx(1 / 3)
+    assert report["reward/small/match"] == pytest.approx(0.5)
+    assert report["reward/small/match_no_answer"] == pytest.approx(1 / 3)
+    assert report["reward/small/match_unparsed_gold"] == pytest.approx(1 / 3)
+    assert report["reward/small/total"] == pytest.approx((1.05 + 0.0) / 2)
+    assert report["reward/small/missing"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("kind", REWARDS.built_in)
+def test_every_reward_says_which_columns_it_reads(kind):
+    part = REWARDS.built_in[kind]
+    reads_columns = kind in ("correctness", "number_match", "string_match", "reasoning_gym", "cosine_length", "python")
+    assert hasattr(part, "columns") == reads_columns
+    assert hasattr(part, "row_faults") == (reads_columns and kind != "python")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_the_examples_of_the_page_are_recipes(example):
+    recipe, table = tomllib.loads((ROOT / "src/grpo_kit/recipes/grpo.toml").read_text()), tomllib.loads(example)
+    own = table.pop("learners", {"small": {"rewards": dict.fromkeys(table["rewards"], 1.0)}})
+    recipe["learners"]["small"] |= own["small"]
+    recipe |= table
+    del recipe["evaluation"]
+    assert parse_recipe(recipe)[1] == []
+
+
+def test_the_page_has_an_example_of_each_kind_that_is_not_obvious():
+    named = " ".join(EXAMPLES)
+    assert all(f'"{kind}"' in named for kind in REWARDS.built_in if kind not in ("string_match", "on_policy_kd"))
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("reward", "formula"),
     [
-        ({}, "needs length"),
-        ({"length_norm": "sequence", "length": 4}, "does not use length"),
-        ({"alpha": -1.0, "length": 4}, "alpha"),
-        ({"length": 0}, "length"),
+        (SoftOverlong(max_length=512, cache=128), "-min(1, max(0, (|o_i| - 384) / 128))"),
+        (Repetition(max_penalty=0.5), "-0.5 · (1 - distinct / all)"),
+        (
+            CosineLength(max_length=9, grading=NumberMatch()),
+            "0.5 + 0.25 · (1 + cos(π|o_i| / 9)) if right, -0.5 - 0.25 · (1 + cos(π|o_i| / 9)) if wrong, "
+            "-1 from |o_i| = 9",
+        ),
     ],
+    ids=lambda value: getattr(value, "kind", ""),
 )
-def test_on_policy_kd_refuses_idle_and_wrong_options(settings, message):
-    with pytest.raises(ValidationError, match=message):
-        OnPolicyKD(teacher="t", student="s", **settings)
-
-
-def words(completions, answer, **columns):
-    return [None if gold is None else float(text == gold) for text, gold in zip(completions, answer, strict=True)]
-
-
-def test_python_gets_completions_and_columns():
-    component = Python(function=words)(tiny.with_texts(["a", "b", "c"], answer=["a", "x", None]), NO_SIGNALS)
-    assert component.values[:2].tolist() == [1.0, 0.0]
-    assert component.values[2].isnan()
-    assert component.statuses == ("ok", "ok", "none")
-
-
-def test_python_finds_a_function_by_name():
-    assert resolve("math:fsum") is math.fsum
-    for name, message in [
-        ("math", "names no function"),
-        ("nowhere_at_all:f", "cannot be imported"),
-        ("math:nothing", "has no function 'nothing'"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            resolve(name)
-
-
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [([math.inf, 0.0], "returned inf for row 0"), ([0.0, -math.inf], "row 1"), ({1: 2}, "a dict for 2 completions")],
-)
-def test_python_refuses_values_that_are_no_rewards(result, message):
-    def odd(completions, **columns):
-        return result
-
-    with pytest.raises(ValueError, match=rf"odd.*{message}"):
-        Python(function=odd)(tiny.with_texts(["a", "b"]), NO_SIGNALS)
-
-
-def test_an_exception_names_the_function():
-    def breaks(completions, **columns):
-        raise KeyError("gold")
-
-    with pytest.raises(ValueError, match="breaks failed: KeyError: 'gold'"):
-        Python(function=breaks)(tiny.with_texts(["a"]), NO_SIGNALS)
-
-
-@pytest.mark.parametrize("value", ["1.5", [1.0], 1j, float("inf")])
-def test_a_python_reward_that_is_no_finite_number_names_function_and_row(value):
-    def odd(completions, **columns):
-        return [0.0, value]
-
-    with pytest.raises(ValueError, match=r"odd returned .* for row 1; return a finite number or None"):
-        Python(function=odd)(tiny.rollouts([2, 3], [0, 0]), Signals({}))
-
-
-def test_a_python_reward_may_return_one_element_tensors():
-    rewards = Python(function=lambda completions, **columns: [torch.tensor(0.5), None])
-    found = rewards(tiny.rollouts([2, 3], [0, 0]), Signals({}))
-    assert found.values[0] == 0.5
-    assert found.statuses == ("ok", "none")
+def test_formulas_with_their_settings(reward, formula):
+    assert plain(reward.formula) == formula

@@ -5,8 +5,7 @@ from statistics import variance
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from grpo_kit import MaxVariance, TopBottom

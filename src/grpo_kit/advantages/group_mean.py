@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field, model_validator
 
+from grpo_kit.formula import number
 from grpo_kit.masked import group_is_flat, group_sum
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
@@ -43,6 +44,16 @@ class GroupMean:
     def compares_rows(self) -> bool:
         """Always: with one row a group every advantage would be 0."""
         return True
+
+    @property
+    def formula(self) -> str:
+        """The advantage of a row."""
+        centred = r"r_i - \operatorname{mean}(r_g)"
+        if self.scale == "none":
+            return centred
+        over = "g" if self.scale == "group" else r"\text{batch}"
+        spread = rf"\operatorname{{std}}(r_{{{over}}})" + (f" + {number(self.eps)}" if self.eps else "")
+        return rf"\frac{{{centred}}}{{{spread}}}"
 
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""

@@ -25,6 +25,11 @@ class LeaveOneOut:
         """Always: with one row a group every advantage would be 0."""
         return True
 
+    @property
+    def formula(self) -> str:
+        """The advantage of a row."""
+        return r"r_i - \operatorname{mean}(r_g \text{ without } r_i)"
+
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()

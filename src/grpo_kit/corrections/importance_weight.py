@@ -6,6 +6,7 @@ import torch
 from einops import rearrange
 from pydantic import Field
 
+from grpo_kit.formula import number
 from grpo_kit.masked import row_mean, row_sum, select
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken, TokenMask
@@ -37,6 +38,20 @@ class ImportanceWeight:
     action: Literal["truncate", "mask"] = "truncate"
     low: Annotated[float, Field(ge=0, le=1)] = 0.0
     high: Annotated[float, Field(ge=1, allow_inf_nan=True)] = 2.0
+
+    @property
+    def formula(self) -> str:
+        """Weight of a token."""
+        level = {
+            "token": "b_{it}",
+            "prefix": r"\sum_{u \le t} b_{iu}",
+            "sequence": r"\sum_{u} b_{iu}",
+            "geometric": r"\operatorname{mean}_u(b_{iu})",
+        }[self.level]
+        bounds = f"{number(self.low)}, {number(self.high)}"
+        if self.action == "truncate":
+            return rf"\operatorname{{clip}}(e^{{{level}}}, {bounds})"
+        return rf"e^{{{level}}} \text{{ inside }} [{bounds}] \text{{, else }} 0"
 
     def __call__(self, log_ratio: PerToken, mask: TokenMask) -> PerToken:
         """Detached weights; see the class."""

@@ -1,48 +1,88 @@
 """Any table that `datasets` reads, local or on the hub, as prompts."""
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, TypeGuard
 
-import datasets
 from pydantic import Field, field_validator, model_validator
 
+from grpo_kit.data.columns import drop_duplicates, keep, map_columns, missing_columns
+from grpo_kit.data.few_shot import Example, read_examples
+from grpo_kit.data.rows import Fault, Rows
+from grpo_kit.data.tables import read_table
+from grpo_kit.data.wording import SHOT_TEMPLATE, Template, chat_prompt, plain_prompt
 from grpo_kit.parts import part
-
-FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
 
 
 @part("dataset")
 class DatasetRows:
-    """Rows of a local file or of a hub data set, each turned into a prompt by a template.
+    """Rows of local files or of a hub data set, each turned into a prompt.
+
+    A row that cannot be read, or whose `id` came before, is counted and named and costs nothing but itself.
 
     Attributes:
-        path: a local `.jsonl`, `.json`, `.csv` or `.parquet` file, or a data set on the Hugging Face hub.
+        path: a local `.jsonl`, `.json`, `.csv`, `.tsv` (also with `.gz`, `.bz2` or `.xz`), `.parquet` or `.arrow`
+            file; a pattern such as `problems/*.jsonl` for several of one format; a folder; or a data set on the hub.
         name: configuration of a hub data set that has several; empty for one that has not, and for a local file.
-        split: split of a hub data set; a local file is one split of any name. Slices such as `train[:200]` work.
+        split: split of a hub data set; local files are one split of any name. Slices such as `train[:200]` work.
+        rows: the first rows only (of the slice, if there is one), bad ones included; a text file is read no further.
+        stream: read a hub data set or a folder no further than `rows`, too, instead of as a whole.
         columns: our name = the table's name, for those that differ; rewards read columns by our name, and `prompt`
             must be among them (or in the table).
-        extract: our name = a regular expression whose one group is kept of a text column, `.` matching line ends too;
-            a text it does not match becomes a missing value, and its row is skipped and named.
-        template: the prompt's text, with `{prompt}` where the row's own text goes; few-shot examples go here.
+        extract: our name = a regular expression whose one group is kept of a column, `.` matching line ends too; a
+            value it does not match becomes a missing one.
+        id: the column that tells rows apart, by the table's name: a second row of the same id is a bad row. A table
+            without the column `id` is fine; empty: any row may come twice.
+        template: the prompt's text, with `{prompt}` where the row's own text goes.
         system: a system message; needs `chat`.
-        chat: give the text as a user message through the tokenizer's chat template instead of as plain text.
+        chat: give the text as a user message through the tokenizer's chat template instead of as plain text; a row's
+            `prompt` may then be a list of messages, too.
+        chat_options: further options of the chat template, such as `{ enable_thinking = false }`; needs `chat`.
+        few_shot: worked examples in front of every prompt, `{ prompt = "...", answer = "..." }` each: with `chat` as
+            exchanges between user and assistant, else as text. A row whose text is one of them is a bad row.
+        few_shot_path: a local text file of examples instead, with the columns `prompt` and `answer`.
+        few_shot_count: how many of the examples, the first; all without it.
+        few_shot_template: how an example becomes text, `{prompt}` being its prompt through `template`; not for `chat`.
     """
 
-    path: str
+    path: Annotated[str, Field(min_length=1)]
     name: str = ""
     split: str = "train"
+    rows: Annotated[int, Field(ge=1)] | None = None
+    stream: bool = False
     columns: Mapping[str, str] = Field(default_factory=dict)
     extract: Mapping[str, str] = Field(default_factory=dict)
-    template: Annotated[str, Field(pattern=r"\{prompt\}")] = "{prompt}"
+    id: str = "id"
+    template: Template = "{prompt}"
     system: str | None = None
     chat: bool = False
+    chat_options: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+    few_shot: Sequence[Example] = ()
+    few_shot_path: str = ""
+    few_shot_count: Annotated[int, Field(ge=1)] | None = None
+    few_shot_template: Annotated[str, Field(pattern=r"(?s)\{prompt\}.*\{answer\}")] = SHOT_TEMPLATE
 
     @model_validator(mode="after")
-    def _system_needs_chat(self) -> "DatasetRows":
+    def _keys_that_need_others(self) -> "DatasetRows":
         if self.system is not None and not self.chat:
             raise ValueError("system is a chat message: set chat = true, or put its text into template")
+        if self.chat_options and not self.chat:
+            raise ValueError("chat_options are the chat template's: set chat = true, or remove them")
+        if self.stream and self.rows is None:
+            raise ValueError("stream reads the first rows only: say how many, for example rows = 10000")
+        if self.stream and "[" in self.split:
+            raise ValueError(f"stream reads from the start: write split without a slice, not '{self.split}'")
+        if self.few_shot and self.few_shot_path:
+            raise ValueError("few_shot and few_shot_path both give examples: remove one")
+        given = bool(self.few_shot or self.few_shot_path)
+        if self.few_shot_count is not None and not given:
+            raise ValueError("few_shot_count counts examples and there are none: give few_shot or few_shot_path")
+        if self.few_shot_count is not None and self.few_shot and self.few_shot_count > len(self.few_shot):
+            raise ValueError(f"few_shot_count = {self.few_shot_count}, but few_shot has {len(self.few_shot)}")
+        if self.few_shot_template != SHOT_TEMPLATE and (self.chat or not given):
+            why = "with chat they are messages" if self.chat else "there are none"
+            raise ValueError(f"few_shot_template writes examples as text, but {why}: remove it")
         return self
 
     @field_validator("extract")
@@ -61,55 +101,46 @@ class DatasetRows:
         """Hash of the settings; mappings have none of their own."""
         return hash(repr(self))
 
-    def __call__(self) -> datasets.Dataset:
+    def __call__(self) -> Rows:
         """Read the table and write its prompts; ValueError names a missing file or column."""
-        rows = self._read()
-        names = {name: self.columns.get(name, name) for name in sorted({"prompt", *self.columns, *self.extract})}
-        for theirs in names.values():
-            if theirs not in rows.column_names:
-                raise ValueError(self._missing(theirs, rows.column_names))
-        ours = {name: list(rows[theirs]) for name, theirs in names.items()}
-        for name, pattern in self.extract.items():
-            found = (re.fullmatch(pattern, text, re.DOTALL) if isinstance(text, str) else None for text in ours[name])
-            ours[name] = [match[1].strip() if match else None for match in found]
-        ours["prompt"] = [self._prompt(text) for text in ours["prompt"]]
-        others = {name: list(rows[name]) for name in rows.column_names if name not in ours}
-        return datasets.Dataset.from_dict({**others, **ours})
+        table = read_table(self.path, name=self.name, split=self.split, rows=self.rows, stream=self.stream)
+        if self.id not in ("", "id") and self.id not in table.columns:
+            raise ValueError(missing_columns(table, {"id": self.id}))
+        table = map_columns(drop_duplicates(table, self.id), self.columns, self.extract)
+        examples = self._examples()
+        shown = {example.prompt.strip() for example in examples}
+        prompts: list[Any] = []
+        kept: list[int] = []
+        faults = list(table.faults)
+        for number, given in enumerate(table["prompt"]):
+            place = table.places[number]
+            if isinstance(given, str) and given.strip() in shown:
+                reason = "its text is one of the few-shot examples"
+                faults.append(Fault(place=place, kind="few-shot example", reason=reason))
+                continue
+            try:
+                prompts.append(self._prompt(given, examples))
+                kept.append(number)
+            except ValueError as error:
+                faults.append(Fault(place=place, kind="odd chat", reason=str(error)))
+        table = keep(table, kept)
+        columns = {**table.columns, "prompt": prompts}
+        return replace(table, columns=columns, faults=tuple(faults), chat_options=self.chat_options)
 
-    def _prompt(self, given: Any) -> Any:
+    def _prompt(self, given: Any, examples: Sequence[Example]) -> Any:
         """The prompt of one row; None where the value is no text (nor, with `chat`, messages)."""
-        if self.chat and isinstance(given, list):
-            return [*self._system(), *given]
-        if not isinstance(given, str) or not given.strip():
+        if self.chat and (isinstance(given, list) or _is_text(given)):
+            return chat_prompt(given, template=self.template, examples=examples, system=self.system)
+        if not _is_text(given):
             return None
-        filled = self.template.replace("{prompt}", given)
-        return [*self._system(), {"role": "user", "content": filled}] if self.chat else filled
+        return plain_prompt(given, template=self.template, examples=examples, shot_template=self.few_shot_template)
 
-    def _system(self) -> list[dict[str, str]]:
-        return [{"role": "system", "content": self.system}] if self.system is not None else []
+    def _examples(self) -> Sequence[Example]:
+        """The few-shot examples, from the recipe or from their file."""
+        if self.few_shot_path:
+            return read_examples(self.few_shot_path, self.few_shot_count)
+        return self.few_shot[: self.few_shot_count]
 
-    def _read(self) -> datasets.Dataset:
-        suffix = Path(self.path).suffix
-        if suffix not in FORMATS and Path(self.path).is_file():
-            raise ValueError(f"data file '{self.path}' must end in {', '.join(FORMATS)}, by its format")
-        if suffix not in FORMATS:
-            return self._load(self.path, self.name or None, split=self.split)
-        if not Path(self.path).is_file():
-            raise ValueError(f"data file '{self.path}' does not exist (looked from {Path.cwd()})")
-        if self.name:
-            raise ValueError(f"name '{self.name}' belongs to a hub data set; for the file '{self.path}' set it to ''")
-        return self._load(FORMATS[suffix], data_files={self.split.split("[")[0]: self.path}, split=self.split)
 
-    def _load(self, *where: Any, **settings: Any) -> datasets.Dataset:
-        try:
-            return datasets.load_dataset(*where, **settings)  # pyright: ignore[reportReturnType]
-        except Exception as error:  # the library raises a dozen kinds, down to ConnectionError
-            cause = error.__cause__ or error  # the outer message often says no more than that something failed
-            first_line = (str(cause).splitlines() or [type(cause).__name__])[0]
-            raise ValueError(f"data set '{self.path}' cannot be read: {first_line}") from error
-
-    def _missing(self, column: str, known: list[str]) -> str:
-        return (
-            f"data set '{self.path}' has no column '{column}'. It has: {', '.join(known)}. "
-            'Map it, for example columns = { prompt = "problem" }.'
-        )
+def _is_text(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and bool(value.strip())

@@ -38,6 +38,11 @@ class SampledKL:
             )
         return self
 
+    @property
+    def formula(self) -> str:
+        """Loss of a token, from its log-ratio."""
+        return r"\frac{1}{2} \cdot d_{it}^{2}" if self.estimator == "k2" else r"e^{-d_{it}} - 1 + d_{it}"
+
     def __call__(self, current: PerToken, other: PerToken) -> PerToken:
         """Loss of each token; see the class."""
         log_ratio = current - other

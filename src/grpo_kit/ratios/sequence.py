@@ -21,6 +21,11 @@ class SequenceRatio:
         tensor([[0.2000, 0.2000]])
     """
 
+    @property
+    def formula(self) -> str:
+        """What the surrogate sees, from a row's log-ratios; sg stops the gradient."""
+        return r"e^{\operatorname{sg}[\operatorname{mean}_t(d_{it}) - d_{it}] + d_{it}}"
+
     def __call__(self, log_ratio: PerToken, mask: TokenMask) -> PerToken:
         """Log-ratios for the surrogate; see the class."""
         own = select(log_ratio, mask)

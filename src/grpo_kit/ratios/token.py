@@ -17,6 +17,11 @@ class TokenRatio:
         tensor([[0.1000, 0.0000]])
     """
 
+    @property
+    def formula(self) -> str:
+        """What the surrogate sees, from a token's log-ratio."""
+        return r"e^{d_{it}}"
+
     def __call__(self, log_ratio: PerToken, mask: TokenMask) -> PerToken:
         """Log-ratios for the surrogate; see the class."""
         return select(log_ratio, mask)

@@ -3,11 +3,18 @@
 from typing import Protocol, runtime_checkable
 
 from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.grading import Grade, grade
 from grpo_kit.parts import Role
 from grpo_kit.rewards.correctness import Correctness
+from grpo_kit.rewards.cosine_length import CosineLength
 from grpo_kit.rewards.format import Format
+from grpo_kit.rewards.number_match import NumberMatch
 from grpo_kit.rewards.on_policy_kd import OnPolicyKD
 from grpo_kit.rewards.python import Python
+from grpo_kit.rewards.reasoning_gym import ReasoningGymScore
+from grpo_kit.rewards.repetition import Repetition
+from grpo_kit.rewards.soft_overlong import SoftOverlong
+from grpo_kit.rewards.string_match import StringMatch
 
 
 @runtime_checkable
@@ -25,7 +32,33 @@ class Reward(Protocol):
 REWARDS = Role(
     "rewards",
     Reward,
-    {"correctness": Correctness, "format": Format, "on_policy_kd": OnPolicyKD, "python": Python},
+    {
+        "correctness": Correctness,
+        "number_match": NumberMatch,
+        "string_match": StringMatch,
+        "reasoning_gym": ReasoningGymScore,
+        "cosine_length": CosineLength,
+        "soft_overlong": SoftOverlong,
+        "repetition": Repetition,
+        "format": Format,
+        "on_policy_kd": OnPolicyKD,
+        "python": Python,
+    },
 )
 
-__all__ = ["REWARDS", "Correctness", "Format", "OnPolicyKD", "Python", "Reward"]
+__all__ = [
+    "REWARDS",
+    "Correctness",
+    "CosineLength",
+    "Format",
+    "Grade",
+    "NumberMatch",
+    "OnPolicyKD",
+    "Python",
+    "ReasoningGymScore",
+    "Repetition",
+    "Reward",
+    "SoftOverlong",
+    "StringMatch",
+    "grade",
+]

@@ -1,9 +1,10 @@
 """Does the completion have the required form?"""
 
 import re
+from typing import Annotated
 
 import torch
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from grpo_kit.batch import Component, Rollouts, Signals
 from grpo_kit.parts import part
@@ -11,32 +12,44 @@ from grpo_kit.parts import part
 
 @part("format")
 class Format:
-    r"""1 where a regular expression is found in the completion, else 0.
+    r"""The share of the required regular expressions that are found in the completion: 1 all of them, 0 none.
+
+    With one pattern it is 1 or 0. Several give a partial score; with weight 0.5 and `["</think>", "</answer>"]` each
+    is worth 0.25. Order and wholeness are the pattern's own: `\A<think>.*</think>\s*<answer>.*</answer>\Z` asks for
+    exactly that text. No other reward looks at the form, so a model that never writes a tag loses nothing elsewhere.
+    Every status is `ok`.
 
     Attributes:
-        pattern: Python regular expression; `.` also matches line ends. The default asks for a `\boxed{...}`.
+        pattern: one Python regular expression or a list of them; `.` also matches line ends. The default asks for a
+            `\boxed{...}`.
 
     Example:
-        >>> Format(pattern=r"</think>.*</answer>").matches("<think>...</think>\n<answer>4</answer>")
-        True
+        >>> Format(pattern=("</think>", "</answer>")).share("<think>...</think>\nfour")
+        0.5
     """
 
-    pattern: str = r"\\boxed\{.+\}"
+    pattern: str | Annotated[tuple[str, ...], Field(min_length=1)] = r"\\boxed\{.+\}"
 
     @field_validator("pattern")
     @classmethod
-    def _compiles(cls, pattern: str) -> str:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    def _compiles(cls, pattern: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for each in (pattern,) if isinstance(pattern, str) else pattern:
+            try:
+                re.compile(each)
+            except re.error as error:
+                raise ValueError(f"{each!r} is not a regular expression: {error}") from None
         return pattern
 
     def __call__(self, rollouts: Rollouts, signals: Signals) -> Component:
         """Search every completion; see the class."""
-        values = torch.tensor([float(self.matches(text)) for text in rollouts.texts], device=rollouts.mask.device)
+        values = torch.tensor([self.share(text) for text in rollouts.texts], device=rollouts.mask.device)
         return Component(values=values, statuses=("ok",) * len(rollouts))
 
+    def share(self, text: str) -> float:
+        """The share of the patterns that one completion has."""
+        patterns = (self.pattern,) if isinstance(self.pattern, str) else self.pattern
+        return sum(re.search(each, text, re.DOTALL) is not None for each in patterns) / len(patterns)
+
     def matches(self, text: str) -> bool:
-        """Whether one completion has the form."""
-        return re.search(self.pattern, text, re.DOTALL) is not None
+        """Whether one completion has the whole form."""
+        return self.share(text) == 1

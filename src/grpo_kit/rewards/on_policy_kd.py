@@ -6,6 +6,7 @@ from einops import reduce
 from pydantic import Field, model_validator
 
 from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.formula import name, number
 from grpo_kit.masked import row_sum
 from grpo_kit.parts import part
 
@@ -49,6 +50,13 @@ class OnPolicyKD:
     def reads(self) -> tuple[str, ...]:
         """The policies whose signals it needs."""
         return (self.teacher, self.student)
+
+    @property
+    def formula(self) -> str:
+        """The reward of a row."""
+        norm = number(self.length) if self.length else r"|o_i|"
+        quotient = rf"\log \pi_{{{name(self.teacher)}}}(o_{{it}}) - \log \pi_{{{name(self.student)}}}(o_{{it}})"
+        return rf"\frac{{{number(self.alpha)}}}{{{norm}}} \cdot \sum_{{t}} [{quotient}]"
 
     def __call__(self, rollouts: Rollouts, signals: Signals) -> Component:
         """Score every row; see the class."""

@@ -1,72 +1,79 @@
-"""How good a policy is on held-out questions: sampled, greedy, and best of several."""
+"""How good the live policies are on held-out questions during a run: sampled, greedy, and best of several."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 
-from grpo_kit.batch import Rollouts, Signals
 from grpo_kit.data import PromptSet
+from grpo_kit.evaluation.estimates import accuracy, mean_pass_at_k, sizes, standard_error
+from grpo_kit.evaluation.verdicts import judge, tally
 from grpo_kit.masked import row_mean
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import Reward
-from grpo_kit.samplers import TransformersSampler
+from grpo_kit.samplers import Sampler, TransformersSampler
 
 
 def evaluate(recipe: Recipe, policies: Mapping[str, Policy], questions: PromptSet) -> dict[str, float]:
     """`eval/<policy>/*` of every live policy; see `evaluate_policy`."""
     assert recipe.evaluation is not None
-    training = recipe.sampler
+    training, settings = recipe.sampler, recipe.evaluation
     report: dict[str, float] = {}
     for name in recipe.learners:
-        sampler = TransformersSampler(
+        sampled = TransformersSampler(
             policy=name,
-            samples=recipe.evaluation.samples,
-            max_new_tokens=recipe.evaluation.max_new_tokens or getattr(training, "max_new_tokens", 512),
+            samples=settings.samples,
+            max_new_tokens=settings.max_new_tokens or getattr(training, "max_new_tokens", 512),
             stop=getattr(training, "stop", ()),
             rows_per_batch=getattr(training, "rows_per_batch", 512),
         )
-        found = evaluate_policy(policies[name], questions, recipe.rewards[recipe.evaluation.reward], sampler)
+        found = evaluate_policy(
+            policies[name],
+            questions,
+            recipe.rewards[settings.reward],
+            sampled=sampled,
+            greedy=replace(sampled, samples=1, temperature=0.0),
+            samples=settings.samples,
+        )
         report |= {f"eval/{name}/{key}": value for key, value in found.items()}
     return report
 
 
 def evaluate_policy(
-    policy: Policy, questions: PromptSet, reward: Reward, sampler: TransformersSampler
+    policy: Policy, questions: PromptSet, reward: Reward, *, sampled: Sampler, greedy: Sampler, samples: int
 ) -> dict[str, float]:
-    """Accuracy of one policy, by a sampler of its own at temperature 1 and the same one at temperature 0.
+    """How often a policy is right, by the reward's value 1, and how it writes.
+
+    Args:
+        policy: who answers.
+        questions: with the columns that the reward reads.
+        reward: what is right.
+        sampled: writes `samples` completions of each prompt at temperature 1, prompt after prompt.
+        greedy: writes one, at temperature 0.
+        samples: completions a question.
 
     Returns:
-        `accuracy` (mean over `samples` completions at temperature 1) and its standard error over questions, `greedy`
-        (temperature 0), `pass@k` (k = `samples`: share of questions with a correct completion), `length` (mean tokens
-        at temperature 1), `entropy` (mean over rows of each row's mean, nats a token), `missing` (share of completions
-        without a verdict; they are left out of the means, and a question without any is left out everywhere). The
-        samples come from a fixed seed, so that two evaluations of the same weights agree.
+        `accuracy` (mean over questions of the share of right completions) and its standard error, `greedy` (the same
+        of the greedy ones), `pass@k` (unbiased, for k = 1, 2, 4, ... and `samples`), `length` (mean tokens at
+        temperature 1), `entropy` (mean over rows of each row's mean, nats a token), `missing` (share of completions
+        without a verdict; they are left out everywhere else, and so is a question without any, or for `pass@k` with
+        fewer than k). The samples come from a fixed seed, so that two evaluations of the same weights agree.
     """
     generator = torch.Generator().manual_seed(0)
     prompts = questions.take(range(len(questions)))
-    sampled = sampler(prompts, {policy.name: policy}, generator)
-    greedy = replace(sampler, samples=1, temperature=0.0)(prompts, {policy.name: policy}, generator)
-    entropy = policy.score_all(sampled, entropy=True).entropy
+    rollouts = sampled(prompts, {policy.name: policy}, generator)
+    at_zero = greedy(prompts, {policy.name: policy}, generator)
+    entropy = policy.score_all(rollouts, entropy=True).entropy
     assert entropy is not None
-    correct = _correct(reward, sampled).reshape(len(questions), sampler.samples)
-    known = ~correct.isnan()
-    judged = known.any(1)
-    right = torch.where(known, correct, 0)
-    shares = (right.sum(1) / known.sum(1).clamp(min=1))[judged]
+    verdicts = judge(reward, rollouts)
+    tallies = tally(verdicts, samples)
     return {
-        "accuracy": float(correct.nanmean()),
-        "accuracy_stderr": float(shares.std()) / math.sqrt(len(shares)) if len(shares) > 1 else math.nan,
-        "greedy": float(_correct(reward, greedy).nanmean()),
-        f"pass@{sampler.samples}": float(right.amax(1)[judged].mean()),
-        "length": float(sampled.lengths.double().mean()),
-        "entropy": float(row_mean(entropy, sampled.mask).mean()),
-        "missing": float((~known).double().mean()),
+        "accuracy": accuracy(tallies),
+        "accuracy_stderr": standard_error(tallies),
+        "greedy": accuracy(tally(judge(reward, at_zero), 1)),
+        **{f"pass@{k}": mean_pass_at_k(tallies, k) for k in sizes(samples)},
+        "length": float(rollouts.lengths.double().mean()),
+        "entropy": float(row_mean(entropy, rollouts.mask).mean()),
+        "missing": sum(verdict.right is None for verdict in verdicts) / len(verdicts),
     }
-
-
-def _correct(reward: Reward, rollouts: Rollouts) -> torch.Tensor:
-    values = reward(rollouts, Signals({})).per_row().double()
-    return torch.where(values.isnan(), values, (values == 1).double())

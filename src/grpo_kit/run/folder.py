@@ -16,6 +16,7 @@ from grpo_kit.loop import Report
 from grpo_kit.parts import as_table
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
+from grpo_kit.run.statuses import Statuses, example
 
 PACKAGES = ("grpo_kit", "torch", "transformers", "tokenizers", "datasets", "math-verify", "pydantic")
 
@@ -34,7 +35,8 @@ class RunFolder:
             ) from None
         (self.path / "recipe.toml").write_text(source, encoding="utf-8")
         (self.path / "recipe.resolved.toml").write_text(tomli_w.dumps(as_table(recipe)), encoding="utf-8")
-        (self.path / "versions.json").write_text(json.dumps(_versions(), indent=2) + "\n", encoding="utf-8")
+        (self.path / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
+        (self.path / "statuses.jsonl").touch()
 
     def metrics(self, values: Mapping[str, float]) -> None:
         """Append one step to `metrics.jsonl`; a number that is not finite is null."""
@@ -68,6 +70,14 @@ class RunFolder:
                 },
             )
 
+    def statuses(self, report: Report, statuses: Statuses, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Count the statuses of a step, and append the first rows of each that is not `ok` to `statuses.jsonl`."""
+        experience = report.experience
+        for name, status, row in statuses.add(experience):
+            prompt = str(tokenizer.decode(list(experience.rollouts.prompts[row])))
+            line = example(experience, name, status, row, prompt)
+            self._append("statuses.jsonl", {"step": report.step} | line)
+
     def policies(self, policies: Mapping[str, Policy], names: tuple[str, ...]) -> None:
         """Write the final weights of the named policies under `policies/`."""
         for name in names:
@@ -89,7 +99,8 @@ def _free(parent: Path, name: str) -> Path:
     return next(path for path in candidates if not path.exists())
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide the numbers."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from grpo_kit.data.report import describe_set
 from grpo_kit.loop import Report, train
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
@@ -21,6 +22,7 @@ from grpo_kit.run.curves import draw_curves
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.folder import RunFolder
 from grpo_kit.run.setup import Inputs, load_policies, prompt_stream
+from grpo_kit.run.statuses import Statuses
 
 INTERRUPTED = 130
 """Exit code of a run that Ctrl-C ended."""
@@ -53,6 +55,7 @@ class Session:
     evaluations: list[tuple[int, Mapping[str, float]]] = field(default_factory=list)
     done: int = 0
     warned: set[str] = field(default_factory=set)
+    statuses: Statuses = field(default_factory=Statuses)
 
     def run(self) -> int:
         """Train to the end, to Ctrl-C or to a fault; write what there is in every case; the exit code."""
@@ -78,7 +81,9 @@ class Session:
 
     def _after(self, report: Report) -> None:
         self._warn_of_missing_rewards(report)
-        self.folder.samples(report, self.recipe.log_samples, next(iter(self.policies.values())).tokenizer)
+        tokenizer = next(iter(self.policies.values())).tokenizer
+        self.folder.samples(report, self.recipe.log_samples, tokenizer)
+        self.folder.statuses(report, self.statuses, tokenizer)
         self.done = report.step
         settings, last = self.recipe.evaluation, report.step == self.recipe.steps
         if settings is not None and (last or report.step % settings.every == 0) and not self.interrupt.asked:
@@ -98,7 +103,7 @@ class Session:
                 }
                 self._say(
                     f"step {report.step}: every reward of '{name}' is missing ({', '.join(sorted(statuses))}); "
-                    "such rows teach nothing. Look at samples.jsonl.",
+                    "such rows teach nothing. Look at statuses.jsonl.",
                     style="yellow",
                 )
 
@@ -147,6 +152,8 @@ class Session:
         draw_curves(self.folder.read_metrics(), self.folder.path / "curves.png")
         if len(self.evaluations) > 1:
             self._closing_table()
+        if found := self.statuses.summary():
+            self._say(f"rewards that are not ok: {found}; the first of each are in statuses.jsonl")
         ending = "" if code == 0 else f" (ended after step {self.done} of {self.recipe.steps})"
         self._say(f"run folder: {self.folder.path}{ending}")
 
@@ -155,8 +162,8 @@ class Session:
         (first, before), (last, after) = self.evaluations[0], self.evaluations[-1]
         self._say(f"{self.recipe.name}: held-out questions, step {first} -> {last}")
         table = Table()
-        best_of = sorted({key.rsplit("/", 1)[1] for key in after if "/pass@" in key})
-        keys = ["accuracy", "greedy", *best_of, "length", "entropy"]
+        assert self.recipe.evaluation is not None
+        keys = ["accuracy", "greedy", f"pass@{self.recipe.evaluation.samples}", "length", "entropy"]
         for heading in ("", *self.recipe.learners):
             table.add_column(heading)
         for key in keys:
@@ -183,14 +190,12 @@ def refuse_existing(out: Path | None) -> None:
 
 
 def describe(inputs: Inputs) -> list[str]:
-    """What was found in the data: how many prompts, and which rows were skipped (the first five named)."""
+    """What was found in the data: how many prompts, which rows were skipped (the first five named), what repeats."""
     lines = [f"{len(inputs.prompts)} prompts to train on"]
+    lines += describe_set("data", inputs.prompts)
     if inputs.questions is not None:
         lines[0] += f", {len(inputs.questions)} to evaluate on"
-    for name, prompts in (("data", inputs.prompts), ("evaluation.data", inputs.questions)):
-        if prompts is not None and prompts.skipped:
-            shown = "; ".join(prompts.skipped[:5]) + ("; ..." if len(prompts.skipped) > 5 else "")
-            lines.append(f"{name}: {len(prompts.skipped)} rows skipped: {shown}")
+        lines += describe_set("evaluation.data", inputs.questions, inputs.prompts)
     return lines
 
 

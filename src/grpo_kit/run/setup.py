@@ -3,15 +3,20 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 
 from transformers import PreTrainedTokenizerBase
 
 from grpo_kit.checks import shared_vocabulary
 from grpo_kit.config import RecipeError, examine
-from grpo_kit.data import Data, PromptSet, PromptStream, encode_prompts
+from grpo_kit.data import Data, PromptSet, PromptStream, Rows, as_rows, encode_prompts
+from grpo_kit.data.columns import missing_columns
+from grpo_kit.data.encode import Judge
+from grpo_kit.data.report import bad_rows, first_faults
 from grpo_kit.policies import Policy, load_policy, load_tokenizer
 from grpo_kit.policies.load import device_of, position_limit
 from grpo_kit.recipe import Recipe
+from grpo_kit.rewards import Python, Reward
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,36 +52,71 @@ def load_inputs(recipe: Recipe) -> Inputs:
     return inputs
 
 
-def _find_inputs(recipe: Recipe, removed: Mapping[str, object]) -> tuple[Inputs | None, list[str]]:
+def _find_inputs(recipe: Recipe, removed: Collection[str]) -> tuple[Inputs | None, list[str]]:
     """What a recipe names in the world, and what is wrong with it; places taken out for a mistake are left alone."""
     tokenizers, mistakes = _tokenizers(recipe)
     tokenizer = tokenizers.get(getattr(recipe.sampler, "policy", "")) or next(iter(tokenizers.values()), None)
-    needed = {column for reward in recipe.rewards.values() for column in getattr(reward, "columns", ())}
-    limits = {
-        "max_tokens": recipe.max_prompt_tokens,
-        "needed": () if any(place.startswith("rewards.") for place in removed) else sorted(needed),
-    }
+    rewards = {} if any(place.startswith("rewards") for place in removed) else recipe.rewards
     sources: list[tuple[str, Data, int | None]] = [("data", recipe.data, None)]
     if recipe.evaluation is not None:
         sources.append(("evaluation.data", recipe.evaluation.data, recipe.evaluation.questions))
     sets: dict[str, PromptSet] = {}
-    failed: set[str] = set()
+    said: set[str] = set()
     for place, data, limit in sources:
         if any(gone == place or gone.startswith(f"{place}.") for gone in removed):
             continue
-        if place != "data" and "data" in failed and getattr(data, "path", data) == getattr(recipe.data, "path", None):
-            continue  # the same file or hub name: one mistake, one try
         try:
-            rows = data()
-            if tokenizer is not None:
-                sets[place] = encode_prompts(rows, tokenizer, limit=limit, **limits)
+            found = _prompts(recipe, as_rows(data()), rewards, tokenizer, limit)
+            if found is not None:
+                sets[place] = found
         except ValueError as error:
-            failed.add(place)
-            mistakes.append(f"{place}: {error}")
+            if str(error) not in said:  # the same file or hub name for both: one mistake
+                mistakes.append(f"{place}: {error}")
+            said.add(str(error))
     mistakes += _too_long(recipe, sets, tokenizers)
     if mistakes or "data" not in sets:
         return None, mistakes
     return Inputs(tokenizers=tokenizers, prompts=sets["data"], questions=sets.get("evaluation.data")), mistakes
+
+
+def _prompts(
+    recipe: Recipe,
+    rows: Rows,
+    rewards: Mapping[str, Reward],
+    tokenizer: PreTrainedTokenizerBase | None,
+    limit: int | None,
+) -> PromptSet | None:
+    """Rows as prompts that every reward can judge; ValueError says why not. None for want of a tokenizer."""
+    readers = {column: f"rewards.{name}" for name, part in rewards.items() for column in getattr(part, "columns", ())}
+    missing = {column: column for column in ("prompt", *sorted(readers)) if column not in rows.columns}
+    if missing:
+        raise ValueError(missing_columns(rows, missing, readers))
+    if tokenizer is None:
+        return None
+    # A function takes what values there are; other rewards need one, and may say themselves which they can read.
+    strict = {name: part for name, part in rewards.items() if not isinstance(part, Python)}
+    judges = {name: part.row_faults for name, part in strict.items() if hasattr(part, "row_faults")}  # pyright: ignore[reportAttributeAccessIssue]
+    plain = {column for name, part in strict.items() if name not in judges for column in getattr(part, "columns", ())}
+    needed = sorted({column for part in strict.values() for column in getattr(part, "columns", ())})
+    found = encode_prompts(
+        rows,
+        tokenizer,
+        max_tokens=recipe.max_prompt_tokens,
+        needed=needed,
+        free=set(needed) - plain,
+        judges=[partial(_named, name, judge) for name, judge in judges.items()],
+        limit=limit,
+    )
+    if recipe.on_bad_row == "stop" and found.skipped:
+        raise ValueError(
+            f"{rows.source}: {bad_rows(found)} and on_bad_row is 'stop': {'; '.join(first_faults(found.skipped))}"
+        )
+    return found
+
+
+def _named(name: str, judge: Judge, columns: Mapping[str, Sequence[object]]) -> dict[int, str]:
+    """What a reward says of the rows it cannot judge, under its name."""
+    return {row: f"rewards.{name}: {reason}" for row, reason in judge(columns).items()}
 
 
 def _tokenizers(recipe: Recipe) -> tuple[dict[str, PreTrainedTokenizerBase], list[str]]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import torch
 from pydantic import Field, model_validator
 
+from grpo_kit.formula import number
 from grpo_kit.logprobs import LogProbs
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken
@@ -40,6 +41,13 @@ class Clip:
         if self.cap is not None and self.cap <= 1 + self.high:
             raise ValueError(f"cap = {self.cap} is not above 1 + high = {1 + self.high}; raise cap or leave it out")
         return self
+
+    @property
+    def formula(self) -> str:
+        """Loss of a token."""
+        bounds = f"{number(1 - self.low)}, {number(1 + self.high)}"
+        inner = rf"\min(\rho_{{it}} \cdot A_i, \operatorname{{clip}}(\rho_{{it}}, {bounds}) \cdot A_i)"
+        return f"-{inner}" if self.cap is None else rf"-\max({inner}, {number(self.cap)} \cdot \min(A_i, 0))"
 
     def __call__(self, log_ratio: PerToken, advantages: PerToken, logprobs: LogProbs | None = None) -> PerToken:
         """Loss of each token; see the class."""

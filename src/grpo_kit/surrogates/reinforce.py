@@ -19,6 +19,11 @@ class Reinforce:
         tensor([[-0.0000,  0.5000]])
     """
 
+    @property
+    def formula(self) -> str:
+        """Loss of a token."""
+        return r"-A_i \cdot \log \rho_{it}"
+
     def __call__(self, log_ratio: PerToken, advantages: PerToken, logprobs: LogProbs | None = None) -> PerToken:
         """Loss of each token; see the class."""
         return -advantages * log_ratio

@@ -26,6 +26,11 @@ class EntropyBonus:
         """Always."""
         return True
 
+    @property
+    def formula(self) -> str:
+        """Loss of a token."""
+        return r"-H(\pi_\theta(\cdot \mid o_{i,<t}))"
+
     def reads(self, learner: str) -> tuple[str, ...]:
         """Nobody's frozen scores."""
         return ()

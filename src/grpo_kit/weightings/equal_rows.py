@@ -20,6 +20,16 @@ class EqualRows:
                 [0.5000, 0.0000]])
     """
 
+    @property
+    def formula(self) -> str:
+        """Weight of a counted token."""
+        return r"\frac{1}{R \cdot |o_i|}"
+
+    @property
+    def denominator(self) -> str:
+        """What the losses are divided by, in words."""
+        return "the number of rows with a counted token in the optimizer step, times the row's own counted tokens"
+
     def __call__(self, mask: TokenMask) -> PerToken:
         """Weights of the tokens; see the class."""
         counts = mask.to(torch.get_default_dtype())

@@ -18,6 +18,16 @@ class EqualTokens:
                 [0.3333, 0.0000]])
     """
 
+    @property
+    def formula(self) -> str:
+        """Weight of a counted token."""
+        return r"\frac{1}{\sum_{j} |o_j|}"
+
+    @property
+    def denominator(self) -> str:
+        """What the losses are divided by, in words."""
+        return "the number of counted tokens in the optimizer step"
+
     def __call__(self, mask: TokenMask) -> PerToken:
         """Weights of the tokens; see the class."""
         counts = mask.to(torch.get_default_dtype())

@@ -28,6 +28,16 @@ class FixedLength:
 
     length: Annotated[int, Field(ge=1)]
 
+    @property
+    def formula(self) -> str:
+        """Weight of a counted token."""
+        return rf"\frac{{1}}{{{self.length} \cdot R}}"
+
+    @property
+    def denominator(self) -> str:
+        """What the losses are divided by, in words."""
+        return f"{self.length} (length) times the number of rows with a counted token in the optimizer step"
+
     def __call__(self, mask: TokenMask) -> PerToken:
         """Weights of the tokens; see the class."""
         counts = mask.to(torch.get_default_dtype())

@@ -19,8 +19,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from grpo_kit.batch import Sampling
 from grpo_kit.data.arithmetic import TERMS, Arithmetic, Task, draw_question, split_of, worked_answer
-from grpo_kit.policies.policy import Policy
 from grpo_kit.grading.extract import last_boxed
+from grpo_kit.policies.policy import Policy
 from grpo_kit.samplers.decoding import decode
 
 HERE = Path(__file__).parent

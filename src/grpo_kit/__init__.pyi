@@ -1,0 +1,56 @@
+"""The public names and where each lives; `__init__.py` imports them on first use."""
+
+from .advantages import GroupMean as GroupMean, LeaveOneOut as LeaveOneOut
+from .batch import (
+    Behavior as Behavior,
+    Component as Component,
+    Experience as Experience,
+    Prompts as Prompts,
+    Rewards as Rewards,
+    Rollouts as Rollouts,
+    Sampling as Sampling,
+    Scores as Scores,
+    SignalKey as SignalKey,
+    Signals as Signals,
+    Writer as Writer,
+)
+from .config import RecipeError as RecipeError, read_recipe as read_recipe
+from .corrections import ImportanceWeight as ImportanceWeight
+from .data import (
+    Arithmetic as Arithmetic,
+    DatasetRows as DatasetRows,
+    Example as Example,
+    Fault as Fault,
+    PromptSet as PromptSet,
+    PromptStream as PromptStream,
+    ReasoningGymTasks as ReasoningGymTasks,
+    Rows as Rows,
+)
+from .divergences import SampledKL as SampledKL
+from .learner import AdamW as AdamW, Learner as Learner
+from .logprobs import LogProbs as LogProbs
+from .loop import Refill as Refill, Report as Report, train as train
+from .objective import NonFiniteError as NonFiniteError
+from .policies import Policy as Policy, PolicySpec as PolicySpec
+from .ratios import SequenceRatio as SequenceRatio, TokenRatio as TokenRatio
+from .recipe import EvaluationSpec as EvaluationSpec, Recipe as Recipe, SelectionSpec as SelectionSpec
+from .rewards import (
+    Correctness as Correctness,
+    CosineLength as CosineLength,
+    Format as Format,
+    NumberMatch as NumberMatch,
+    OnPolicyKD as OnPolicyKD,
+    Python as Python,
+    ReasoningGymScore as ReasoningGymScore,
+    Repetition as Repetition,
+    SoftOverlong as SoftOverlong,
+    StringMatch as StringMatch,
+)
+from .samplers import TransformersSampler as TransformersSampler
+from .selections import MaxVariance as MaxVariance, TopBottom as TopBottom
+from .surrogates import Clip as Clip, Reinforce as Reinforce
+from .terms import DivergenceTerm as DivergenceTerm, EntropyBonus as EntropyBonus, PolicyGradient as PolicyGradient
+from .weightings import EqualRows as EqualRows, EqualTokens as EqualTokens, FixedLength as FixedLength
+
+__version__: str
+__all__: list[str]

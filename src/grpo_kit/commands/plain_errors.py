@@ -1,0 +1,44 @@
+"""Mistakes on the command line itself, in the style of all others: one plain line on the error stream."""
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class PlainErrors(TyperGroup):
+    """A group of commands that says what is wrong with its arguments in a line, without a box; exit code 2."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run a command; see the class."""
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except typer.Abort:
+            sys.exit(1)
+        except Exception as error:
+            if not isinstance(error, USAGE):
+                raise
+            sys.exit(_report(error))
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+# typer brings its own copy of click, so that its classes are found from one that it exports.
+USAGE = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def _report(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    message = error.format_message().strip()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    elif context is not None:
+        typer.echo(
+            f"{message if message.endswith('?') else message.rstrip('.') + '.'} See: {context.command_path} --help",
+            err=True,
+        )
+    else:
+        typer.echo(message, err=True)
+    return error.exit_code

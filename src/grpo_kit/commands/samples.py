@@ -1,0 +1,117 @@
+"""`grpo-kit samples RUN`: completions of a run with their rewards and statuses."""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def show_samples(run: Path, console: Console, *, step: int | None, limit: int, status: str | None) -> None:
+    """Print the completions of one step, the last by default; ValueError where there are none."""
+    rows, damaged = read_samples(run)
+    chosen = _chosen(run, rows, step, status)
+    prompts = groupby(chosen[:limit], key=lambda row: (row.get("group"), row.get("prompt")))
+    for (group, prompt), members in prompts:
+        console.print()
+        head = Text(f"step {chosen[0]['step']}, group {group}: ", style="bold")
+        console.print(head + Text(_printable(str(prompt)), style="none") + Text(_columns(chosen, group)))
+        console.print(_table(list(members)))
+    if len(chosen) > limit:
+        console.print(f"{limit} of {len(chosen)} completions; --limit shows more", markup=False, highlight=False)
+    if damaged:
+        text = f"left out: line {', '.join(map(str, damaged))} of {run / 'samples.jsonl'}, not readable as JSON"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def read_samples(run: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """The lines of a run's `samples.jsonl`, and the numbers of those that cannot be read (a half-written last one)."""
+    file = run / "samples.jsonl"
+    if not file.is_file():
+        raise ValueError(_no_samples(run))
+    rows: list[dict[str, Any]] = []
+    damaged: list[int] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            row = None
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            rows.append(row)
+        elif line.strip():
+            damaged.append(number)
+    return rows, damaged
+
+
+def runs(parent: Path = Path("runs")) -> list[str]:
+    """The run folders there are, the latest first."""
+    found = [folder for folder in parent.glob("*") if (folder / "recipe.toml").is_file()]
+    return [str(folder) for folder in sorted(found, key=lambda folder: (-folder.stat().st_mtime, folder.name))]
+
+
+def _no_samples(run: Path) -> str:
+    if run.is_dir() and (run / "recipe.toml").is_file():
+        return f"the run {run} has no samples.jsonl: no step has ended yet, or the recipe has log_samples = 0."
+    problem = "is no run folder (it has no samples.jsonl)" if run.is_dir() else "does not exist"
+    known = runs()
+    there = f"Runs here: {', '.join(known[:10])}{', ...' if len(known) > 10 else ''}." if known else "No runs/ here."
+    return f"run folder '{run}' {problem}. {there}"
+
+
+def _chosen(run: Path, rows: Sequence[dict[str, Any]], step: int | None, status: str | None) -> list[dict[str, Any]]:
+    """The rows of the step and status asked for."""
+    if not rows:
+        raise ValueError(f"{run / 'samples.jsonl'} has no completions yet.")
+    steps = sorted({row["step"] for row in rows})
+    wanted = steps[-1] if step is None else step
+    if wanted not in steps:
+        raise ValueError(f"--step {wanted}: no samples of that step. There are {_ranges(steps)}.")
+    found = [row for row in rows if row["step"] == wanted]
+    known = sorted({str(given) for row in found for given in row.get("statuses", {}).values()})
+    if status is not None:
+        found = [row for row in found if status in row.get("statuses", {}).values()]
+        if not found:
+            raise ValueError(f"--status {status}: no completion of step {wanted} has it. Known: {', '.join(known)}.")
+    return found
+
+
+def _ranges(steps: Sequence[int]) -> str:
+    """Sorted numbers with runs of them shortened: 1 to 4, 7."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(steps), key=lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], group: Any) -> str:
+    """The data set's columns of a group but the prompt, in one line."""
+    columns = next((row.get("columns", {}) for row in rows if row.get("group") == group), {})
+    shown = [f"{key} = {_printable(str(value))}" for key, value in columns.items() if key != "prompt"]
+    return f"   ({', '.join(shown)})" if shown else ""
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    rewards = list(dict.fromkeys(name for row in rows for name in row.get("rewards", {})))
+    for heading in ("kept", "end", *rewards):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("completion", overflow="fold")
+    for row in rows:
+        judged = [_reward(row, name) for name in rewards]
+        kept = "yes" if row.get("kept") else "no"
+        table.add_row(kept, str(row.get("stop_reason", "")), *judged, Text(_printable(str(row.get("completion")))))
+    return table
+
+
+def _reward(row: Mapping[str, Any], name: str) -> str:
+    """The value of a reward, and its status where it is not `ok`."""
+    value, status = row.get("rewards", {}).get(name), row.get("statuses", {}).get(name, "ok")
+    shown = "-" if value is None else f"{value:.3f}"
+    return shown if status == "ok" else f"{shown} {status}"
+
+
+def _printable(text: str) -> str:
+    """A text that cannot move the cursor or change colors: control characters are written out."""
+    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)

@@ -1,0 +1,117 @@
+"""Which calls of the models one step and one evaluation make, with their numbers where they are known beforehand."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from grpo_kit.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calls:
+    """Model calls of one kind.
+
+    Attributes:
+        what: `sample`, `score`, `update`, `evaluate: sampled`, `evaluate: greedy` or `evaluate: entropy`.
+        policy: whose model is called.
+        rows: completions that go through it; for an update at most, since a row without a reward is left out.
+        steps: optimizer steps; 0 where none is taken.
+        fewest: forward passes at least.
+        most: forward passes at most; None where the sampler does not say.
+    """
+
+    what: str
+    policy: str
+    rows: int
+    steps: int = 0
+    fewest: int
+    most: int | None
+
+
+def of_a_step(recipe: Recipe, longest_prompt: int) -> tuple[Calls, ...]:
+    """The calls of one pass through the loop, in their order; sampling again (a refill) is not counted."""
+    sampled = recipe.prompts_per_step * _samples(recipe)
+    found = [_sampling(recipe, policy) for policy in getattr(recipe.sampler, "reads", ())]
+    found += [
+        Calls(what="score", policy=name, rows=sampled, fewest=1, most=_micro_batches(recipe, name, sampled, longest))
+        for name in recipe.scored()
+        for longest in [_longest(recipe, longest_prompt)]
+    ]
+    for name, learner in recipe.learners.items():
+        rows, longest = trained_rows(recipe), _longest(recipe, longest_prompt)
+        steps = learner.epochs * min(learner.mini_batches, rows)
+        parts = [len(range(number, rows, learner.mini_batches)) for number in range(learner.mini_batches)]
+        most = sum(_micro_batches(recipe, name, part, longest) or 0 for part in parts if part) if longest else None
+        found.append(
+            Calls(
+                what="update",
+                policy=name,
+                rows=rows * learner.epochs,
+                steps=steps,
+                fewest=steps,
+                most=None if most is None else most * learner.epochs,
+            )
+        )
+    return tuple(found)
+
+
+def trained_rows(recipe: Recipe) -> int:
+    """Rows of a step that a learner is trained on, at most."""
+    samples = _samples(recipe)
+    keep = getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
+    return recipe.prompts_per_step * min(keep, samples)
+
+
+def evaluations(recipe: Recipe) -> int:
+    """How often a whole run evaluates: before the first step, every so many, and after the last."""
+    if recipe.evaluation is None:
+        return 0
+    whole, rest = divmod(recipe.steps, recipe.evaluation.every)
+    return 1 + whole + (rest > 0)
+
+
+def _sampling(recipe: Recipe, policy: str) -> Calls:
+    """One prefill a batch of prompts, then a pass a token until all rows of the batch have ended."""
+    sampler, samples = recipe.sampler, _samples(recipe)
+    per_batch = getattr(sampler, "rows_per_batch", None)
+    batches = ceil(recipe.prompts_per_step / max(1, per_batch // samples)) if per_batch else 1
+    tokens = getattr(sampler, "max_new_tokens", None)
+    most = batches * tokens if per_batch and tokens else None
+    return Calls(what="sample", policy=policy, rows=recipe.prompts_per_step * samples, fewest=batches, most=most)
+
+
+def _samples(recipe: Recipe) -> int:
+    return getattr(recipe.sampler, "samples", 1)
+
+
+def _longest(recipe: Recipe, longest_prompt: int) -> int | None:
+    """Tokens of the longest row there can be, prompt and completion."""
+    tokens = getattr(recipe.sampler, "max_new_tokens", None)
+    return None if tokens is None else longest_prompt + tokens
+
+
+def _micro_batches(recipe: Recipe, policy: str, rows: int, longest: int | None) -> int | None:
+    """Forward passes for some rows if all were as long as can be."""
+    return None if longest is None else ceil(rows / rows_at_once(recipe, policy, rows, longest))
+
+
+def rows_at_once(recipe: Recipe, policy: str, rows: int, longest: int) -> int:
+    """Rows of full length in one forward pass: what `micro_batch_tokens` allows, one at least."""
+    return min(rows, max(1, recipe.policies[policy].micro_batch_tokens // longest))
+
+
+def of_an_evaluation(recipe: Recipe, questions: int, longest_question: int) -> tuple[Calls, ...]:
+    """The calls of one evaluation of all live policies on so many questions."""
+    settings = recipe.evaluation
+    if settings is None:
+        return ()
+    tokens = settings.max_new_tokens or getattr(recipe.sampler, "max_new_tokens", 512)
+    per_batch = getattr(recipe.sampler, "rows_per_batch", 512)
+    found: list[Calls] = []
+    for name in recipe.learners:
+        for what, samples in (("evaluate: sampled", settings.samples), ("evaluate: greedy", 1)):
+            batches, rows = ceil(questions / max(1, per_batch // samples)), questions * samples
+            found.append(Calls(what=what, policy=name, rows=rows, fewest=batches, most=batches * tokens))
+        rows = questions * settings.samples
+        most = _micro_batches(recipe, name, rows, longest_question + tokens)
+        found.append(Calls(what="evaluate: entropy", policy=name, rows=rows, fewest=1, most=most))
+    return tuple(found)

@@ -1,0 +1,210 @@
+"""How much memory each policy takes: its model runs once on tensors without data, and PyTorch's tracker adds up."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.distributed._tools.mem_tracker import MemTracker
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
+
+from grpo_kit.batch import Rollouts
+from grpo_kit.explain.calls import rows_at_once, trained_rows
+from grpo_kit.policies import Policy, PolicySpec
+from grpo_kit.policies.load import DTYPES, model_folder
+from grpo_kit.recipe import Recipe
+from grpo_kit.samplers import TransformersSampler
+from grpo_kit.samplers.decoding import draw, restrict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """Bytes that one policy takes on its device.
+
+    Attributes:
+        policy: its name.
+        parameters: how many numbers its weights are; exact.
+        weights: of its weights as stored.
+        gradients: of a live policy; they stay from the first update on.
+        optimizer: AdamW's two moments of a live policy.
+        sampling: on top, while it writes (cache of keys and values, logits); None where it does not.
+        scoring: on top, in a scoring pass without gradient; None where it is not scored.
+        updating: on top, in a forward and backward pass of a micro-batch; None for one that does not learn.
+    """
+
+    policy: str
+    parameters: int
+    weights: int
+    gradients: int
+    optimizer: int
+    sampling: int | None
+    scoring: int | None
+    updating: int | None
+
+    @property
+    def resident(self) -> int:
+        """What stays for the whole run, from the first update on."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def peak(self) -> int:
+        """The most at one time."""
+        return self.resident + max(self.sampling or 0, self.scoring or 0, self.updating or 0)
+
+
+def estimate(
+    recipe: Recipe, name: str, tokenizers: Mapping[str, PreTrainedTokenizerBase], longest_prompt: int
+) -> Memory:
+    """The memory of a policy if every completion is as long as can be; no weights are loaded, nothing is computed.
+
+    The model's own code runs on fake tensors (PyTorch's `FakeTensorMode`), as it would on the CPU. Evaluation, the
+    libraries themselves and the allocator's fragmentation are not in it. ValueError where a model's code does not
+    run that way.
+    """
+    spec, live = recipe.policies[name], name in recipe.learners
+    of = name if spec.follows is None else spec.follows
+    model_spec = recipe.policies[of]
+    try:
+        with warnings.catch_warnings(), FakeTensorMode(allow_non_fake_inputs=True):
+            warnings.simplefilter("ignore")
+            policy = _fake_policy(name, model_spec, tokenizers[of], live=live or spec.follows is not None)
+            policy = replace(policy, micro_batch_tokens=spec.micro_batch_tokens)
+            policy.model.requires_grad_(live)
+            sampling, scoring, updating = _works(recipe, policy, longest_prompt, live)
+    except Exception as error:
+        raise ValueError(f"'{name}' does not run on fake tensors ({type(error).__name__}: {error})") from error
+    held = list(policy.model.parameters())
+    weights = sum(weight.nbytes for weight in held)
+    return Memory(
+        policy=name,
+        parameters=sum(weight.numel() for weight in held),
+        weights=weights + sum(buffer.nbytes for buffer in policy.model.buffers()),
+        gradients=weights if live else 0,
+        optimizer=2 * weights if live else 0,
+        sampling=sampling,
+        scoring=scoring,
+        updating=updating,
+    )
+
+
+def _fake_policy(name: str, spec: PolicySpec, tokenizer: PreTrainedTokenizerBase, *, live: bool) -> Policy:
+    """The policy that `load_policy` would load, its weights without data; to be called in a FakeTensorMode."""
+    assert spec.model is not None
+    settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
+    with _real():
+        config = AutoConfig.from_pretrained(
+            model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
+        )
+    dtype = DTYPES[spec.dtype]
+    stored = torch.float32 if live and dtype in (torch.bfloat16, torch.float16) else dtype
+    how = {"attn_implementation": spec.attention} if spec.attention in ("eager", "sdpa") else {}
+    model = AutoModelForCausalLM.from_config(
+        config, dtype=stored, trust_remote_code=spec.trust_remote_code, **how
+    ).eval()
+    return Policy(
+        name=name,
+        model=model,
+        tokenizer=tokenizer,
+        vocabulary=int(model.get_output_embeddings().weight.shape[0]),
+        autocast=dtype if dtype != stored else None,
+    )
+
+
+def _real() -> Any:
+    """A block inside a FakeTensorMode in which tensors have data."""
+    return unset_fake_temporarily()
+
+
+def _works(recipe: Recipe, policy: Policy, prompt: int, live: bool) -> tuple[int | None, int | None, int | None]:
+    """What sampling, scoring and updating take on top of what stays."""
+    sampler = recipe.sampler
+    if not isinstance(sampler, TransformersSampler):
+        return None, None, None
+    rows = recipe.prompts_per_step * sampler.samples
+    width, longest = sampler.max_new_tokens, prompt + sampler.max_new_tokens
+
+    def batch(rows: int) -> Rollouts:
+        return _rows(rows_at_once(recipe, policy.name, rows, longest), prompt, width)
+
+    sampling = _of_sampling(policy, sampler, recipe.prompts_per_step, prompt) if policy.name in sampler.reads else None
+    scoring = updating = None
+    if policy.name in recipe.scored():
+        scored = batch(rows)
+        scoring = _peak(policy, lambda: policy.score(scored), gradient=False)
+    if live:
+        learner = recipe.learners[policy.name]
+        trained = batch(-(-trained_rows(recipe) // learner.mini_batches))
+
+        def update() -> None:
+            scores = policy.score(trained, entropy=learner.needs_entropy)
+            total = scores.logprobs.sum() if scores.entropy is None else (scores.logprobs + scores.entropy).sum()
+            total.backward()
+
+        updating = _peak(policy, update, gradient=True)
+    return sampling, scoring, updating
+
+
+def _of_sampling(policy: Policy, sampler: TransformersSampler, prompts: int, prompt: int) -> int:
+    """The larger of a prefill and of the last token's pass, when the cache is full."""
+    at_once = min(prompts, max(1, sampler.rows_per_batch // sampler.samples))
+    rows, longest = at_once * sampler.samples, prompt + sampler.max_new_tokens
+    cache = DynamicCache(config=policy.model.config)
+
+    def write(rows: int, new: int, known: int, cache: DynamicCache) -> Any:
+        with policy.computing():
+            return (
+                policy.model(
+                    input_ids=torch.ones(rows, new, dtype=torch.long),
+                    attention_mask=torch.ones(rows, known + new, dtype=torch.long),
+                    position_ids=torch.arange(known, known + new)[None].expand(rows, new),
+                    past_key_values=cache,
+                    use_cache=True,
+                    logits_to_keep=1,
+                )
+                .logits[:, -1, : policy.vocabulary]
+                .float()
+            )
+
+    def last() -> None:
+        logprobs = restrict(write(rows, 1, longest - 1, cache), sampler.sampling)
+        draw(logprobs, torch.ones(rows, dtype=torch.float64))
+
+    prefill = _peak(policy, lambda: write(at_once, prompt, 0, DynamicCache(config=policy.model.config)), gradient=False)
+    with torch.no_grad():
+        write(rows, longest - 1, 0, cache)
+    held: list[Any] = [getattr(layer, name, None) for layer in cache.layers for name in ("keys", "values")]
+    held = [tensor for tensor in held if isinstance(tensor, torch.Tensor)]
+    # Only the cache refers to its tensors, so that the tracker sees each layer's old one go when the new one is there.
+    return max(prefill, _peak(policy, last, held, gradient=False))
+
+
+def _peak(policy: Policy, work: Callable[[], Any], held: list[Any] | None = None, *, gradient: bool) -> int:
+    """Bytes at the fullest moment of some work, with the tensors already held, without weights and gradients."""
+    tracker = MemTracker()
+    tracker.track_external(policy.model, *(held or []))
+    if held:
+        held.clear()
+    with nullcontext() if gradient else torch.no_grad(), tracker:
+        result = work()
+    del result
+    (snapshot,) = tracker.get_tracker_snapshot("peak").values()
+    sizes = {getattr(kind, "name", kind): size for kind, size in snapshot.items()}
+    return sizes["ACT"] + sizes["TEMP"] + sizes["OTH"]
+
+
+def _rows(count: int, prompt: int, width: int) -> Rollouts:
+    """Rows of full length."""
+    with _real():
+        return Rollouts(
+            prompts=((0,) * prompt,) * count,
+            tokens=torch.zeros(count, width, dtype=torch.long),
+            mask=torch.ones(count, width, dtype=torch.bool),
+            groups=torch.zeros(count, dtype=torch.long),
+            stop_reasons=("length",) * count,
+            texts=("",) * count,
+            columns={},
+            behavior=None,
+        )

@@ -1,0 +1,126 @@
+"""A learner's objective as formulas, put together from what its parts say of themselves."""
+
+from collections.abc import Iterator
+
+from grpo_kit.explain.options import described, kind_of
+from grpo_kit.explain.page import Formula
+from grpo_kit.explain.signals import scored_symbol
+from grpo_kit.formula import name as in_latex, number
+from grpo_kit.learner import Learner
+from grpo_kit.recipe import Recipe
+from grpo_kit.terms import DivergenceTerm, EntropyBonus, PolicyGradient, Term
+
+
+def objective(recipe: Recipe, name: str) -> tuple[str | Formula, ...]:
+    """The loss that a learner's optimizer steps minimise, then everything in it, term by term."""
+    learner = recipe.learners[name]
+    found: list[str | Formula] = [_loss(learner), _weight(learner), *_reward(recipe, learner)]
+    for key, term in learner.terms.items():
+        found += [f"Term `{key}`, {kind_of(term)}:", *_term(recipe, name, key, term)]
+    found.append("Optimizer:")
+    return (*found, *_rate(recipe, learner))
+
+
+def _loss(learner: Learner) -> Formula:
+    summands = ""
+    for key, term in learner.terms.items():
+        factor = "" if abs(term.weight) == 1 else rf"{number(abs(term.weight))} \cdot "
+        sign = "-" if term.weight < 0 else "+"
+        summands += f" {sign} {factor}{_loss_symbol(key)}"
+    inside = _sum(summands)
+    if len(learner.terms) > 1 or inside.startswith("-"):
+        inside = f"({inside})"
+    words = "minimised; over the tokens of an optimizer step that count"
+    if learner.mask_truncated:
+        words += ", which those of rows cut at the length limit do not"
+    return Formula(symbol="L", latex=rf"\sum_{{i,t}} w_{{it}} \cdot {inside}", words=words)
+
+
+def _weight(learner: Learner) -> Formula:
+    weighting = learner.weighting
+    denominator = getattr(weighting, "denominator", None)
+    words = f"the denominator is {denominator}" if denominator else described(weighting)
+    return Formula(symbol="w_{it}", latex=getattr(weighting, "formula", None), words=words)
+
+
+def _reward(recipe: Recipe, learner: Learner) -> Iterator[Formula]:
+    """The sum of components that the learner maximises, and those components that have a formula."""
+    if not learner.rewards:
+        return
+    total = ""
+    for key, weight in learner.rewards.items():
+        factor = "" if abs(weight) == 1 else rf"{number(abs(weight))} \cdot "
+        total += f" {'-' if weight < 0 else '+'} {factor}{in_latex(key)}_i"
+    yield Formula(symbol="r_i", latex=_sum(total), words="reward of a row; a row with a missing one is left out")
+    for key in learner.rewards:
+        reward = recipe.rewards[key]
+        said = " ".join((type(reward).__doc__ or "").strip().split("\n")[0].split())
+        latex = getattr(reward, "formula", None)
+        words = described(reward) if latex or not said else f"{described(reward)}: {said.rstrip('.')}"
+        yield Formula(symbol=f"{in_latex(key)}_i", latex=latex, words=words)
+
+
+def _sum(summands: str) -> str:
+    """Summands with a sign before each; that of the first is left out, or stands close."""
+    return summands.removeprefix(" + ") if summands.startswith(" + ") else "-" + summands.removeprefix(" - ")
+
+
+def _loss_symbol(term: str) -> str:
+    return rf"\ell^{{{in_latex(term)}}}_{{it}}"
+
+
+def _term(recipe: Recipe, learner: str, key: str, term: Term) -> Iterator[Formula]:
+    symbol = _loss_symbol(key)
+    if isinstance(term, PolicyGradient):
+        yield from _policy_gradient(recipe, learner, symbol, term)
+    elif isinstance(term, DivergenceTerm):
+        yield _of(symbol, term.divergence, "loss of a token")
+        yield _log_ratio(learner, scored_symbol(term.to), f"is '{term.to}' with its weights at sampling time")
+    else:
+        words = "entropy of the next-token distribution, in nats" if isinstance(term, EntropyBonus) else ""
+        yield _of(symbol, term, words)
+
+
+def _policy_gradient(recipe: Recipe, learner: str, symbol: str, term: PolicyGradient) -> Iterator[Formula]:
+    loss = _of(symbol, term.surrogate, "loss of a token")
+    if term.correction is not None:
+        latex = None if loss.latex is None else rf"c_{{it}} \cdot [{loss.latex}]"
+        loss = Formula(symbol=symbol, latex=latex, words=loss.words + ("" if latex else r", times $c_{it}$"))
+    yield loss
+    rows = "the rows of a group $g$"
+    if recipe.selection is not None:
+        rows = "the rows that the selection kept" if term.baseline == "selected" else "all sampled rows"
+        rows += " of a group $g$"
+    yield _of("A_i", term.advantage, f"advantage; $r_g$ are {rows}")
+    yield _of(r"\rho_{it}", term.ratio, "what the surrogate sees")
+    if term.anchor == "behavior":
+        yield _log_ratio(learner, r"\mu", "is the distribution the token was drawn from")
+    else:
+        yield _log_ratio(learner, scored_symbol(learner), f"is '{learner}' with its weights at sampling time")
+    if term.correction is not None:
+        yield _of("c_{it}", term.correction, "importance weight of the tokens' origin, without gradient")
+        writer = r"\log \mu(o_{it})"
+        latex = rf"\log {scored_symbol(learner)}(o_{{it}}) - {writer}"
+        yield Formula(symbol="b_{it}", latex=latex, words=r"$\mu$ is the distribution the token was drawn from")
+
+
+def _log_ratio(learner: str, other: str, whose: str) -> Formula:
+    latex = rf"\log \pi_\theta(o_{{it}}) - \log {other}(o_{{it}})"
+    return Formula(symbol="d_{it}", latex=latex, words=rf"$\pi_\theta$ is '{learner}' being updated; ${other}$ {whose}")
+
+
+def _of(symbol: str, part: object, words: str) -> Formula:
+    """A part's own formula; a part without one is shown by its kind and its settings."""
+    latex = getattr(part, "formula", None)
+    said = f"{words}; {described(part)}" if words else described(part)
+    return Formula(symbol=symbol, latex=latex, words=said)
+
+
+def _rate(recipe: Recipe, learner: Learner) -> Iterator[Formula]:
+    adamw = learner.optimizer
+    total = recipe.steps * learner.epochs * learner.mini_batches
+    step = r"\theta \leftarrow \operatorname{AdamW}(\theta, \nabla L, \eta_k)"
+    words = f"a gradient longer than {adamw.max_grad_norm:g} is scaled down to it; weight decay {adamw.weight_decay:g}"
+    yield Formula(symbol=step, words=words)
+    for latex, when in adamw.formulas(total):
+        yield Formula(symbol=r"\eta_k", latex=latex, words=f"{when}, the run's optimizer steps")

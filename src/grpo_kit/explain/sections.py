@@ -1,0 +1,161 @@
+"""The page about a recipe, section by section."""
+
+from collections.abc import Iterator
+
+from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, trained_rows
+from grpo_kit.explain.memory import Memory, estimate
+from grpo_kit.explain.objective import objective
+from grpo_kit.explain.options import described, options
+from grpo_kit.explain.page import Section, Table
+from grpo_kit.explain.signals import signals
+from grpo_kit.explain.sizes import in_words
+from grpo_kit.recipe import Recipe
+from grpo_kit.run.setup import Inputs
+
+SYMBOLS = (
+    r"$i$ is a row (a completion), $t$ one of its tokens, $o_{it}$ that token, $|o_i|$ the number of its tokens that "
+    r"count, $g$ its group (the rows of one prompt), $R$ the number of rows with a token that counts in an optimizer "
+    r"step. $\log \pi$ are natural logarithms at the sampling temperature{temperature}."
+)
+
+
+def explain(recipe: Recipe, inputs: Inputs) -> tuple[Section, ...]:
+    """What a recipe does, in sections; a recipe with mistakes never gets here (`open_recipe` lists them)."""
+    longest = max(len(ids) for ids in inputs.prompts.ids)
+    learners = [Section(title=f"Learner {name}", blocks=objective(recipe, name)) for name in recipe.learners]
+    return (
+        Section(title="Rows of a step", blocks=tuple(_rows(recipe))),
+        *learners,
+        Section(title="Symbols", blocks=(_symbols(recipe),)),
+        Section(title="Options", blocks=(_options(recipe),)),
+        Section(title="Signals", blocks=(_signals(recipe),)),
+        Section(title="Model calls of a step", blocks=tuple(_calls(recipe, longest))),
+        *_evaluation(recipe, inputs),
+        Section(title="Memory", blocks=tuple(_memory(recipe, inputs, longest))),
+    )
+
+
+def _rows(recipe: Recipe) -> Iterator[str]:
+    samples = getattr(recipe.sampler, "samples", 1)
+    rows = recipe.prompts_per_step * samples
+    by = ", ".join(f"'{name}'" for name in getattr(recipe.sampler, "reads", ())) or described(recipe.sampler)
+    yield f"{recipe.prompts_per_step} prompts with {samples} completions each: {rows} rows, written by {by}."
+    if recipe.selection is not None:
+        looks_at = " + ".join(
+            name if weight == 1 else f"{weight:g} {name}" for name, weight in recipe.selection.rewards.items()
+        )
+        yield (
+            f"Selection {described(recipe.selection.rule)} by {looks_at}: {trained_rows(recipe)} rows at most are "
+            "trained on."
+        )
+    yield f"{recipe.steps} steps; seed {recipe.seed}."
+    for name, spec in recipe.policies.items():
+        if spec.follows is not None:
+            often = "every step" if spec.every == 1 else f"every {spec.every} steps"
+            how = "a copy of" if spec.decay == 0 else f"{spec.decay:g} of itself and {1 - spec.decay:g} of"
+            yield f"Policy '{name}' becomes {how} '{spec.follows}' {often}."
+
+
+def _symbols(recipe: Recipe) -> str:
+    temperature = getattr(recipe.sampler, "temperature", None)
+    return SYMBOLS.replace("{temperature}", "" if temperature is None else f" ({temperature:g})")
+
+
+def _options(recipe: Recipe) -> Table:
+    def shown(pairs: tuple[tuple[str, str], ...]) -> str:
+        return ", ".join(f"{key} = {value}" if value else f"no {key}" for key, value in pairs) or "-"
+
+    rows = ((own.place, own.kind or "-", shown(own.active), shown(own.default)) for own in options(recipe))
+    return Table(headings=("place", "kind", "set", "at its default"), rows=tuple(rows))
+
+
+def _signals(recipe: Recipe) -> Table:
+    said = {
+        "sampled": "comes with the rows, no pass of its own",
+        "scored": "one pass over all rows, without gradient",
+        "current": "every optimizer step, with gradient",
+    }
+    rows = tuple(
+        (
+            rf"$\log {signal.symbol}(o_{{it}})$" + (" and entropy" if signal.entropy else ""),
+            signal.policy,
+            said[signal.when],
+            ", ".join(signal.readers) or "only recorded",
+        )
+        for signal in signals(recipe)
+    )
+    return Table(headings=("signal", "computed by", "when", "read by"), rows=rows)
+
+
+def _calls(recipe: Recipe, longest: int) -> Iterator[str | Table]:
+    yield _call_table(of_a_step(recipe, longest))
+    tokens = getattr(recipe.sampler, "max_new_tokens", None)
+    if tokens is not None:
+        yield f"The upper numbers are for completions of {tokens} tokens after prompts of {longest}, the longest."
+
+
+def _evaluation(recipe: Recipe, inputs: Inputs) -> Iterator[Section]:
+    if recipe.evaluation is None or inputs.questions is None:
+        return
+    longest = max(len(ids) for ids in inputs.questions.ids)
+    table = _call_table(of_an_evaluation(recipe, len(inputs.questions), longest))
+    often = evaluations(recipe)
+    when = f"{often} times in the run: before the first step, every {recipe.evaluation.every}, and after the last."
+    yield Section(title="Model calls of an evaluation", blocks=(table, when))
+
+
+def _call_table(calls: tuple[Calls, ...]) -> Table:
+    def passes(call: Calls) -> str:
+        if call.most is None:
+            return f"{call.fewest} or more"
+        return f"{call.fewest}" if call.fewest == call.most else f"{call.fewest} to {call.most}"
+
+    rows = tuple(
+        (
+            call.what,
+            call.policy,
+            str(call.rows),
+            passes(call) + (", each with a backward pass" if call.steps else ""),
+            str(call.steps) if call.steps else "-",
+        )
+        for call in calls
+    )
+    return Table(headings=("what", "policy", "rows", "forward passes", "optimizer steps"), rows=rows)
+
+
+def _memory(recipe: Recipe, inputs: Inputs, longest: int) -> Iterator[str | Table]:
+    found: list[Memory] = []
+    faults: list[str] = []
+    for name in recipe.policies:
+        try:
+            found.append(estimate(recipe, name, inputs.tokenizers, longest))
+        except ValueError as error:
+            faults.append(f"Not estimated: {error}.")
+
+    def size(value: int | None) -> str:
+        return in_words(value) if value else "-"
+
+    if found:
+        headings = ("policy", "parameters", "weights", "gradients", "AdamW", "sampling", "scoring", "updating", "peak")
+        yield Table(
+            headings=headings,
+            rows=tuple(
+                (
+                    own.policy,
+                    f"{own.parameters:,}",
+                    *map(size, (own.weights, own.gradients, own.optimizer, own.sampling, own.scoring, own.updating)),
+                    in_words(own.peak),
+                )
+                for own in found
+            ),
+        )
+        together = sum(own.resident for own in found) + max(own.peak - own.resident for own in found)
+        if len(found) > 1:
+            yield f"All on one device: {in_words(together)}, since one policy works at a time."
+        yield (
+            "Parameters, weights, gradients and AdamW (its two moments) are exact. The others come on top, one at a "
+            "time: the models' code run once on tensors without data, with prompts and completions of full length and "
+            "as many rows at a time as micro_batch_tokens and rows_per_batch allow, as on a CPU. Evaluation, the "
+            "libraries and fragmentation are not in it."
+        )
+    yield from faults

@@ -1,0 +1,54 @@
+"""Which log-probabilities a step has, which policy computes each, and who reads it."""
+
+from dataclasses import dataclass
+
+from grpo_kit.formula import name as in_latex
+from grpo_kit.recipe import Recipe
+from grpo_kit.terms import PolicyGradient
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signal:
+    r"""One set of log-probabilities of the sampled tokens.
+
+    Attributes:
+        symbol: as in the formulas (LaTeX).
+        policy: who computes it.
+        when: `sampled` (comes with the rows), `scored` (once a step, without gradient) or `current` (at every
+            optimizer step, with gradient).
+        entropy: whether the entropy of the whole distribution comes with it.
+        readers: the places in the recipe that use it.
+    """
+
+    symbol: str
+    policy: str
+    when: str
+    entropy: bool = False
+    readers: tuple[str, ...]
+
+
+def signals(recipe: Recipe) -> tuple[Signal, ...]:
+    """Every signal of a step: the behavior policy's, then the scored ones, then each learner's current ones."""
+    terms = {f"learners.{name}.terms.{key}": t for name, own in recipe.learners.items() for key, t in own.terms.items()}
+    behavior = tuple(place for place, term in terms.items() if _reads_behavior(term))
+    writers = ", ".join(getattr(recipe.sampler, "reads", ())) or "the sampler"
+    found = [Signal(symbol=r"\mu", policy=writers, when="sampled", readers=behavior)]
+    places = recipe.readers()
+    for policy in recipe.scored():
+        readers = tuple(place for place, read in places.items() if place != "sampler" and policy in read)
+        found.append(Signal(symbol=scored_symbol(policy), policy=policy, when="scored", readers=readers))
+    for name, learner in recipe.learners.items():
+        own = tuple(place for place in terms if place.startswith(f"learners.{name}.terms."))
+        found.append(
+            Signal(symbol=r"\pi_\theta", policy=name, when="current", entropy=learner.needs_entropy, readers=own)
+        )
+    return tuple(found)
+
+
+def scored_symbol(policy: str) -> str:
+    """A policy with its weights at sampling time, as LaTeX."""
+    return rf"\pi_{{{in_latex(policy)}}}"
+
+
+def _reads_behavior(term: object) -> bool:
+    return isinstance(term, PolicyGradient) and (term.anchor == "behavior" or term.correction is not None)

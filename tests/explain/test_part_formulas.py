@@ -1,0 +1,162 @@
+"""Every part's formula is what its call computes, and says every one of its options."""
+
+from dataclasses import fields
+
+import pytest
+import torch
+
+from explain.formulas import work_out
+from grpo_kit import (
+    AdamW,
+    Clip,
+    EqualRows,
+    EqualTokens,
+    FixedLength,
+    GroupMean,
+    ImportanceWeight,
+    LeaveOneOut,
+    OnPolicyKD,
+    Reinforce,
+    SampledKL,
+    SequenceRatio,
+    TokenRatio,
+)
+from grpo_kit.formula import plain
+from grpo_kit.roles import ROLES
+
+INF = float("inf")
+VARIANTS = {
+    "advantages": [
+        GroupMean(),
+        GroupMean(scale="group"),
+        GroupMean(scale="batch"),
+        GroupMean(scale="group", eps=0.1),
+        GroupMean(scale="batch", eps=0.0),
+        LeaveOneOut(),
+    ],
+    "ratios": [TokenRatio(), SequenceRatio()],
+    "surrogates": [Reinforce(), Clip(), Clip(low=0.3), Clip(high=0.28), Clip(cap=3.0)],
+    "corrections": [
+        ImportanceWeight(),
+        *(ImportanceWeight(level=level) for level in ("prefix", "sequence", "geometric")),
+        ImportanceWeight(low=0.5),
+        ImportanceWeight(high=1.5),
+        ImportanceWeight(action="mask", low=0.5, high=1.5),
+        ImportanceWeight(action="mask", level="sequence", high=INF),
+    ],
+    "divergences": [SampledKL(estimator="k2"), SampledKL(estimator="k3")],
+    "weightings": [EqualTokens(), EqualRows(), FixedLength(length=48), FixedLength(length=7)],
+}
+FLAT = [(role, part) for role, parts in VARIANTS.items() for part in parts]
+by_part = pytest.mark.parametrize(("role", "part"), FLAT, ids=lambda value: value if isinstance(value, str) else None)
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+@pytest.mark.parametrize("role", VARIANTS)
+def test_every_kind_of_the_role_is_here_with_every_option(role):
+    for part in ROLES[role].built_in.values():
+        variants = [variant for variant in VARIANTS[role] if isinstance(variant, part)]
+        assert variants, f"{role} {part.kind}: give the part a property `formula`, and its variants here"
+        for field in fields(part):
+            assert len({getattr(variant, field.name) for variant in variants}) > 1, field.name
+
+
+@pytest.mark.parametrize("role", VARIANTS)
+def test_no_two_settings_have_one_formula(role):
+    formulas = [part.formula for part in VARIANTS[role]]
+    assert len(set(formulas)) == len(formulas)
+    assert not any("\\" in plain(formula) for formula in formulas)
+
+
+MASK = torch.tensor([[True] * 3, [True] * 3])
+LOG_RATIO = torch.tensor([[0.1, -0.5, 0.6], [0.2, 0.05, -0.9]], dtype=torch.float64)
+
+
+def given(role):
+    return [part for other, part in FLAT if other == role]
+
+
+@pytest.mark.parametrize("part", given("advantages"), ids=str)
+def test_advantages(part):
+    rewards, groups = torch.tensor([1.0, 0.25, 0.0, 2.0, -1.0]), torch.tensor([0, 0, 0, 1, 1])
+    computed = part(rewards, groups)
+    for row, reward in enumerate(rewards):
+        group = rewards[groups == groups[row]]
+        others = torch.stack([r for i, r in enumerate(rewards) if groups[i] == groups[row] and i != row])
+        right = work_out(plain(part.formula), r_i=reward, r_g=group, r_batch=rewards, others=others)
+        torch.testing.assert_close(computed[row], right)
+
+
+@pytest.mark.parametrize("part", given("ratios"), ids=str)
+def test_ratios_with_their_gradient(part):
+    log_ratio = LOG_RATIO.clone().requires_grad_()
+    right = work_out(plain(part.formula), d_it=log_ratio)
+    torch.testing.assert_close(part(log_ratio, MASK).exp(), right)
+    (computed,) = torch.autograd.grad(part(log_ratio, MASK).exp().square().sum(), log_ratio)
+    (expected,) = torch.autograd.grad(right.square().sum(), log_ratio)
+    torch.testing.assert_close(computed, expected)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("part", given("surrogates"), ids=str)
+def test_surrogates(part, sign):
+    log_ratio = torch.linspace(-1.5, 1.5, 13)[None]
+    advantages = torch.full_like(log_ratio, 0.7 * sign)
+    right = work_out(plain(part.formula), ρ_it=log_ratio.exp(), A_i=advantages)
+    torch.testing.assert_close(part(log_ratio, advantages), right)
+
+
+@pytest.mark.parametrize("part", given("corrections"), ids=str)
+def test_corrections(part):
+    torch.testing.assert_close(part(LOG_RATIO, MASK), work_out(plain(part.formula), b_it=LOG_RATIO))
+
+
+@pytest.mark.parametrize("part", given("divergences"), ids=str)
+def test_divergences(part):
+    other = torch.full_like(LOG_RATIO, -1.0)
+    torch.testing.assert_close(part(LOG_RATIO + other, other), work_out(plain(part.formula), d_it=LOG_RATIO))
+
+
+@pytest.mark.parametrize("part", given("weightings"), ids=str)
+def test_weightings(part):
+    mask = torch.tensor([[True, True, True], [True, False, False], [False, False, False]])
+    weights = part(mask)
+    for row, length in ((0, 3), (1, 1)):
+        right = work_out(plain(part.formula), R=2, length=length, all_lengths=4)
+        assert float(weights[row, 0]) == pytest.approx(right)
+
+
+@pytest.mark.parametrize("length", [48, None])
+def test_the_distillation_reward(length):
+    import tiny
+    from grpo_kit import SignalKey, Signals
+    from grpo_kit.batch import Scores
+
+    rows = tiny.rollouts([3, 2], [0, 0], writer="b")
+    scores = {name: torch.randn(2, 3, generator=torch.Generator().manual_seed(i)) for i, name in enumerate("ab")}
+    signals = Signals({SignalKey(n, 0): Scores(logprobs=v, entropy=None) for n, v in scores.items()})
+    norm = "constant" if length else "sequence"
+    reward = OnPolicyKD(teacher="a", student="b", length=length, length_norm=norm, alpha=0.5)
+    text = plain(reward.formula)
+    assert text.endswith(" · Σ_t [log π_a(o_it) - log π_b(o_it)]")
+    factor = text.removesuffix(" · Σ_t [log π_a(o_it) - log π_b(o_it)]")
+    for row, tokens in ((0, 3), (1, 2)):
+        total = (scores["a"] - scores["b"])[row, :tokens].sum()
+        right = work_out(factor, length=tokens) * total
+        torch.testing.assert_close(reward(rows, signals).values[row], right)
+
+
+@pytest.mark.parametrize("warmup", [0, 4, 50])
+@pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
+def test_the_learning_rate(decay, warmup):
+    from math import cos, pi
+
+    adamw, total = AdamW(lr=3e-4, warmup_steps=warmup, decay=decay), 20
+    formulas = adamw.formulas(total)
+    for step in range(total):
+        latex, _ = formulas[0 if step < warmup else -1]
+        text = plain(latex).replace("·", "*").replace("π", "pi").replace("^", "**")
+        assert eval(text, {"k": step, "cos": cos, "pi": pi}) == pytest.approx(3e-4 * adamw.rate(step, total))
+    said = [when for _, when in formulas]
+    first = [f"for k < {min(warmup, total)}"] if warmup else []
+    assert said == [*first, *([f"for k = {warmup} to 19"] if warmup < total else [])]
