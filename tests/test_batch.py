@@ -7,7 +7,7 @@ import torch
 
 import tiny
 from grpo_kit import Behavior, Component, Experience, Rewards, Sampling, Scores, SignalKey, Signals, Writer
-from grpo_kit.batch import concatenate, join
+from grpo_kit.joining import concatenate, join
 
 WRITERS = tuple(Writer(policy=name, version=0, sampling=Sampling()) for name in ("small", "large"))
 

@@ -135,6 +135,10 @@ def eval_(
             autocompletion=complete.question_sets,
         ),
     ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OURS=THEIRS", help="A file's column for prompt or answer; may be repeated."),
+    ] = None,
     policy: Annotated[str | None, typer.Option(help="Which policy of a run.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Completions a question.")] = 1,
     temperature: Annotated[
@@ -152,6 +156,8 @@ def eval_(
         bool | None, typer.Option("--chat/--no-chat", help="Chat by default where the tokenizer has a template.")
     ] = None,
     stop: Annotated[list[str] | None, typer.Option(help="A text that ends a completion; may be repeated.")] = None,
+    few_shot: Annotated[Path | None, typer.Option(help="A JSONL file of worked examples to put in front.")] = None,
+    shots: Annotated[int | None, typer.Option(min=1, help="How many of them; all by default.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Only a boxed answer counts.")] = False,
     rows_per_batch: Annotated[int, typer.Option(min=1, help="Completions decoded together.")] = 64,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "auto",
@@ -169,6 +175,7 @@ def eval_(
         code = eval_command(
             model,
             data=data or [],
+            columns=column or [],
             policy=policy,
             samples=samples,
             temperature=temperature,
@@ -180,6 +187,8 @@ def eval_(
             system=system,
             chat=chat,
             stop=stop or [],
+            few_shot=few_shot,
+            shots=shots,
             strict=strict,
             rows_per_batch=rows_per_batch,
             device=device,

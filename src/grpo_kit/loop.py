@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import torch
 
 from grpo_kit import diagnostics
-from grpo_kit.batch import Experience, Prompts, Rewards, SignalKey, Signals, join
+from grpo_kit.batch import Experience, Prompts, Rewards, SignalKey, Signals
 from grpo_kit.checks import cross_checks
 from grpo_kit.data import PromptStream
+from grpo_kit.joining import join
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
 from grpo_kit.objective import REMEDY, Batch, NonFiniteError, accumulate, freeze, mini_batches

@@ -10,14 +10,14 @@ import datasets.config
 import huggingface_hub.constants
 import pytest
 
-from grpo_kit import DatasetRows
-from grpo_kit.data import hub
+from grpo_kit import DatasetRows, hub
 from grpo_kit.data.tables import read_table
 
 
 @pytest.fixture
 def online(monkeypatch):
     """As if nobody had asked for offline mode (the tests do, see conftest)."""
+    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", "https://hub.example")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
@@ -44,7 +44,7 @@ def test_without_a_network_a_hub_name_fails_within_seconds(online, monkeypatch, 
         DatasetRows(path="nobody/nothing")()
     assert str(caught.value) == (
         f"data set 'nobody/nothing' is not on this machine: there is no file or folder of that name in {tmp_path}, "
-        "nothing in the cache, and the hub cannot be reached (huggingface.co: Name or service not known). Give a local "
+        "nothing in the cache, and the hub cannot be reached (hub.example: Name or service not known). Give a local "
         "file, or connect to the network."
     )
     assert datasets.config.HF_HUB_OFFLINE is False
@@ -61,7 +61,7 @@ def test_a_hub_that_does_not_answer_is_not_waited_for(online, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", wait)
     monkeypatch.setattr(hub, "PATIENCE", 0.1)
     begin = time.monotonic()
-    assert hub.unreachable() == "no answer from huggingface.co in 0.1 seconds"
+    assert hub.unreachable() == "no answer from hub.example in 0.1 seconds"
     assert time.monotonic() - begin < 10
     done.set()
 

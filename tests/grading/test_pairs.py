@@ -108,9 +108,10 @@ def test_shared_pairs_in_a_subprocess():
     check(rows, json.loads(done.stdout))
 
 
-@pytest.mark.parametrize(
-    "name", ["math500", "minerva_math", "olympiadbench", "aime24", "aime25", "amc23", "gsm8k_test"]
-)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("minerva_math", "olympiadbench", "gsm8k_train")]
+
+
+@pytest.mark.parametrize("name", ["math500", "aime24", "aime25", "amc23", "gsm8k_test", *SLOW])
 def test_a_gold_answer_is_its_own_and_not_its_neighbor_s(name):
     file = SHARED / f"data/{name}.jsonl"
     if not file.exists():

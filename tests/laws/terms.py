@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import tiny
 from grpo_kit import Experience, Rewards, Scores, SignalKey, Signals
-from grpo_kit.batch import widen
+from grpo_kit.joining import widen
 from grpo_kit.memory import Memory
 from laws.data import normal, order, poison
 from tolerances import EXACT

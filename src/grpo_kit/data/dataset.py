@@ -58,7 +58,7 @@ class DatasetRows:
     system: str | None = None
     chat: bool = False
     chat_options: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
-    few_shot: Sequence[Example] = ()
+    few_shot: tuple[Example, ...] = ()
     few_shot_path: str = ""
     few_shot_count: Annotated[int, Field(ge=1)] | None = None
     few_shot_template: Annotated[str, Field(pattern=r"(?s)\{prompt\}.*\{answer\}")] = SHOT_TEMPLATE

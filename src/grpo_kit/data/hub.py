@@ -1,22 +1,13 @@
 """Tables that the library `datasets` reads: hub data sets, folders, Parquet and Arrow files."""
 
 import re
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import datasets
-import datasets.config
-import huggingface_hub.constants
 
-PATIENCE = 5.0
-"""Seconds that the hub has to take a connection."""
+from grpo_kit.hub import from_hub
 
 
 def load_table(path: str, name: str, split: str, *, rows: int | None, stream: bool) -> dict[str, list[Any]]:
@@ -29,8 +20,7 @@ def load_table(path: str, name: str, split: str, *, rows: int | None, stream: bo
         rows: how many of the first rows; all without it.
         stream: read no more of the data than those rows.
     """
-    fault = None if Path(path).is_dir() else unreachable()
-    with _offline(fault is not None):
+    with from_hub(local=Path(path).is_dir()) as fault:
         try:
             return _columns(rows, stream, path, name or None, split=split)
         except Exception as error:
@@ -63,42 +53,3 @@ def _columns(rows: int | None, stream: bool, *where: Any, **settings: Any) -> di
 def _first_line(error: Exception) -> str:
     cause = error.__cause__ or error  # the outer message often says no more than that something failed
     return re.sub(r"\s*\n.*", "", str(cause).strip(), flags=re.DOTALL) or type(cause).__name__
-
-
-def unreachable() -> str | None:
-    """Why the hub cannot be reached, found out in at most `PATIENCE` seconds; None where it can, or a proxy decides.
-
-    `huggingface_hub` by itself tries again for half a minute to several minutes.
-    """
-    if datasets.config.HF_HUB_OFFLINE:
-        return "offline mode is on, by HF_HUB_OFFLINE or HF_DATASETS_OFFLINE"
-    address = urlsplit(datasets.config.HF_ENDPOINT)
-    if getproxies().keys() & {address.scheme, "all"}:
-        return None
-    host, port = address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
-    problems: list[str] = [f"no answer from {host} in {PATIENCE:g} seconds"]
-
-    def connect() -> None:
-        try:
-            socket.create_connection((host, port), PATIENCE).close()
-            problems.clear()
-        except OSError as error:
-            problems.insert(0, f"{host}: {error.strerror or error}")
-
-    thread = threading.Thread(target=connect, daemon=True)  # looking a name up has no time limit of its own
-    thread.start()
-    thread.join(PATIENCE)
-    return next(iter(list(problems)), None)
-
-
-@contextmanager
-def _offline(wanted: bool) -> Iterator[None]:
-    """Let both libraries look no further than the cache, for this call only."""
-    before = [(module, module.HF_HUB_OFFLINE) for module in (datasets.config, huggingface_hub.constants)]
-    try:
-        for module, _ in before:
-            module.HF_HUB_OFFLINE = wanted or module.HF_HUB_OFFLINE  # pyright: ignore[reportAttributeAccessIssue]
-        yield
-    finally:
-        for module, value in before:
-            module.HF_HUB_OFFLINE = value  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,7 +1,8 @@
 """Numbers as they are written, compared exactly: no float, no limit on digits, nothing evaluated that is too large."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 
 EXACT_DIGITS = 4000
@@ -9,6 +10,7 @@ EXACT_DIGITS = 4000
 ROUNDED_DIGITS = 6
 """From so many significant digits on, a decimal stands for the exact value that it is a rounding of."""
 
+ROUNDED = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _DECIMAL = r"(?P<sign>[-+]?)(?P<whole>\d*)(?:\.(?P<part>\d*))?"
 _PLAIN = re.compile(
     rf"{_DECIMAL}(?:[eE](?P<e>[-+]?\d+)|(?P<times> ?(?:\\times|\\cdot|[xX]) ?10)(?:\^\{{?(?P<power>[-+]?\d+)\}}?)?)?"
@@ -38,6 +40,18 @@ class Number:
     exponent: int
     quotient: Fraction | None
     precision: int = 0
+
+    def rounded(self) -> Decimal:
+        """The value to 50 digits."""
+        if self.quotient is not None:
+            return ROUNDED.divide(Decimal(self.quotient.numerator), Decimal(self.quotient.denominator))
+        digits = self.digits.removeprefix("-")
+        return Decimal(f"{self.digits}e{self.exponent - len(digits)}")
+
+    def hundredth(self) -> "Number":
+        """A hundredth of it, as the percent sign means."""
+        quotient = None if self.quotient is None else self.quotient / 100
+        return replace(self, exponent=self.exponent - 2 if self.digits else 0, quotient=quotient)
 
 
 def read_number(text: str) -> Number | None:
@@ -91,6 +105,23 @@ def same_number(gold: Number, answer: Number) -> bool:
         return True
     decimal, exact = (gold, answer) if gold.precision else (answer, gold)
     return decimal.precision >= ROUNDED_DIGITS and abs(decimal.quotient - exact.quotient) < last_place(decimal)  # pyright: ignore
+
+
+def is_near(answer: Number, gold: Number, *, absolute: float, relative: float) -> bool:
+    r"""Whether $|a - g| \le \max(\text{absolute}, \text{relative} \cdot |g|)$; without a tolerance, exactly equal.
+
+    Numbers of any number of digits are exact without a tolerance, and to 50 digits with one.
+
+    Example:
+        >>> is_near(read_number("3.14"), read_number("3.14159"), absolute=0.0, relative=0.01)
+        True
+    """
+    if not (absolute or relative):
+        both = answer.quotient is not None and gold.quotient is not None
+        return answer.quotient == gold.quotient if both else same_number(gold, answer)
+    own, other = answer.rounded(), gold.rounded()
+    allowed = max(Decimal(repr(absolute)), ROUNDED.multiply(Decimal(repr(relative)), other.copy_abs()))
+    return ROUNDED.subtract(own, other).copy_abs() <= allowed
 
 
 def last_place(decimal: Number) -> Fraction:

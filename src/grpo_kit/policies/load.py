@@ -7,6 +7,7 @@ import torch
 from pydantic import Field, model_validator
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from grpo_kit.hub import from_hub
 from grpo_kit.parts import table
 from grpo_kit.policies.policy import Policy
 from grpo_kit.policies.tiny import tiny_path
@@ -81,7 +82,10 @@ def position_limit(spec: PolicySpec) -> int | None:
     """Tokens, prompt and completion, that a policy's model has positions for; None where it does not say."""
     assert spec.model is not None
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
-    config = AutoConfig.from_pretrained(model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings)
+    with from_hub(local=_is_local(spec.model)):
+        config = AutoConfig.from_pretrained(
+            model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
+        )
     return getattr(config, "max_position_embeddings", None)
 
 
@@ -89,12 +93,13 @@ def load_tokenizer(spec: PolicySpec) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a policy with its own model; ValueError when there is none to be had."""
     assert spec.model is not None
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
-    try:
-        return AutoTokenizer.from_pretrained(
-            model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
-        )
-    except Exception as error:  # damaged files raise kinds of their own
-        raise ValueError(_unloadable(spec.model, error)) from error
+    with from_hub(local=_is_local(spec.model)) as fault:
+        try:
+            return AutoTokenizer.from_pretrained(
+                model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
+            )
+        except Exception as error:  # damaged files raise kinds of their own
+            raise ValueError(_unloadable(spec.model, fault or _problem(error))) from error
 
 
 def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
@@ -110,17 +115,18 @@ def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
     if spec.attention is not None:
         settings["attn_implementation"] = spec.attention
-    try:
-        model, found = AutoModelForCausalLM.from_pretrained(  # pyright: ignore[reportGeneralTypeIssues]
-            model_folder(spec.model),
-            dtype=stored,
-            trust_remote_code=spec.trust_remote_code,
-            output_loading_info=True,
-            **settings,
-        )
-        model.to(device_of(spec)).eval().requires_grad_(live)
-    except Exception as error:  # damaged files raise kinds of their own
-        raise ValueError(_unloadable(spec.model, error)) from error
+    with from_hub(local=_is_local(spec.model)) as fault:
+        try:
+            model, found = AutoModelForCausalLM.from_pretrained(  # pyright: ignore[reportGeneralTypeIssues]
+                model_folder(spec.model),
+                dtype=stored,
+                trust_remote_code=spec.trust_remote_code,
+                output_loading_info=True,
+                **settings,
+            )
+            model.to(device_of(spec)).eval().requires_grad_(live)
+        except Exception as error:  # damaged files raise kinds of their own
+            raise ValueError(_unloadable(spec.model, fault or _problem(error))) from error
     absent = sorted({*found["missing_keys"], *found["mismatched_keys"]}, key=str)
     if absent:
         raise ValueError(f"model '{spec.model}' has no weights for {len(absent)} tensors, {absent[0]} first")
@@ -143,13 +149,25 @@ def _forget_quantisation(model: Any) -> None:
             delattr(holder, name)
 
 
-def _unloadable(model: str, error: Exception) -> str:
-    problem = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+def _is_local(model: str) -> bool:
+    """Whether a model is no matter of the hub."""
+    return model.startswith("tiny:") or Path(model).exists() or _is_no_hub_name(model)
+
+
+def _is_no_hub_name(model: str) -> bool:
+    return model.startswith(("/", ".", "~")) or model.count("/") != 1
+
+
+def _problem(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+
+
+def _unloadable(model: str, problem: str) -> str:
     if model.startswith("tiny:") or Path(model).exists():
         return f"model '{model}' cannot be loaded: {problem}"
-    if model.startswith(("/", ".", "~")) or model.count("/") != 1:
+    if _is_no_hub_name(model):
         return f"model '{model}' is no folder here; give tiny:small, tiny:large, a folder or a hub name"
     return (
-        f"model '{model}' is no folder here, and the hub gave none: {problem}. Give tiny:small, tiny:large, a folder "
-        "or a hub name (HF_HUB_OFFLINE=1 stops the tries)"
+        f"model '{model}' is no folder here, and neither the cache nor the hub gave one: {problem}. "
+        "Give tiny:small, tiny:large, a folder or a hub name"
     )

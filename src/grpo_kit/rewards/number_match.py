@@ -7,9 +7,14 @@ import torch
 from pydantic import Field, model_validator
 
 from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.grading.kinds import Named, Value
+from grpo_kit.grading.number import Number, is_near, read_number
+from grpo_kit.grading.structure import read_answer
 from grpo_kit.parts import part
 from grpo_kit.rewards.answers import AnswerPattern, find_answer, gold_text, idle_strict
-from grpo_kit.rewards.number import Number, read_number
+
+LONGEST = 20_000
+"""A text of more characters is not read as a number."""
 
 
 @part("number_match")
@@ -18,8 +23,8 @@ class NumberMatch:
 
     Numbers are kept as decimal digits and quotients, so the comparison is exact at any size: 9007199254740993 is not
     9007199254740992, `0.5` is `1/2`, `0.33` is not `1/3`. With a tolerance $|a - g| \le \max(\text{absolute},
-    \text{relative} \cdot |g|)$ is enough, $a$ the answer and $g$ the gold number. What is read as a number: see
-    [`read_number`][grpo_kit.rewards.number.read_number].
+    \text{relative} \cdot |g|)$ is enough, $a$ the answer and $g$ the gold number. Numbers are read as in grading:
+    decimals, fractions, mixed numbers, powers of ten, digit groups, a name in front (`x = 5`), a unit or currency.
 
     Statuses: `ok`; `no_answer` (0: the completion gives none); `no_number` (0: its answer is no number);
     `unparsed_gold` (missing, NaN: the gold value is none; such rows are reported before the run).
@@ -32,7 +37,6 @@ class NumberMatch:
         absolute: largest difference that is no mistake; 0 asks for the exact number.
         relative: the same as a share of the gold number.
         percent: `50%` is the hundredth part (`hundredth`: 0.5) or the sign is dropped (`ignore`: 50).
-        units: words that may stand behind the number, as in `["dollars", "km"]`; currency signs in front always may.
 
     Example:
         >>> NumberMatch().grade(1234, "The answer is 1,234.0.")
@@ -49,7 +53,6 @@ class NumberMatch:
     absolute: Annotated[float, Field(ge=0)] = 0.0
     relative: Annotated[float, Field(ge=0)] = 0.0
     percent: Literal["hundredth", "ignore"] = "hundredth"
-    units: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
     @model_validator(mode="after")
     def _strict_is_used(self) -> "NumberMatch":
@@ -88,16 +91,20 @@ class NumberMatch:
         number = self._read(answer)
         if number is None:
             return 0.0, "no_number"
-        if self.absolute or self.relative:
-            return float(number.is_near(wanted, absolute=self.absolute, relative=self.relative)), "ok"
-        return float(number.equals(wanted)), "ok"
+        return float(is_near(number, wanted, absolute=self.absolute, relative=self.relative)), "ok"
 
     def _gold(self, gold: object) -> Number | None:
         text = None if isinstance(gold, bool) else gold_text(gold)
         return self._read(text) if text is not None else None
 
     def _read(self, text: str) -> Number | None:
-        return read_number(text, percent_is_hundredth=self.percent == "hundredth", units=self.units)
+        if len(text) > LONGEST:
+            return None
+        answer = read_answer(text)
+        answer = answer.what if isinstance(answer, Named) else answer
+        number = read_number(answer.latex) if isinstance(answer, Value) else None
+        percent = isinstance(answer, Value) and answer.unit == "%" and self.percent == "hundredth"
+        return number.hundredth() if number is not None and percent else number
 
 
 def _short(value: object) -> str:

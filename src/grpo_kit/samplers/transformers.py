@@ -6,7 +6,8 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from grpo_kit.batch import Behavior, Prompts, Rollouts, Sampling, Writer, widen
+from grpo_kit.batch import Behavior, Prompts, Rollouts, Sampling, Writer
+from grpo_kit.joining import widen
 from grpo_kit.parts import part
 from grpo_kit.policies.policy import Policy
 from grpo_kit.samplers.decoding import decode
