@@ -80,8 +80,10 @@ def plain_text(text: str) -> str:
     Example:
         >>> plain_text(r"Centre rewards: $r_i - \bar r$.")
         'Centre rewards: r_i - r̅.'
+        >>> plain_text(r"So: $$x = 1$$ in $[0, 1]$.")
+        'So: x = 1 in [0, 1].'
     """
-    pieces = re.split(r"\$([^$]+)\$", text)
+    pieces = re.split(r"\${1,2}([^$]+)\${1,2}", text)
     return "".join(plain(piece) if number % 2 else piece for number, piece in enumerate(pieces))
 
 

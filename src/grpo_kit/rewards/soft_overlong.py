@@ -16,11 +16,7 @@ from grpo_kit.shapes import PerRow
 class SoftOverlong:
     r"""DAPO's soft overlong punishment (arXiv:2503.14476, eq. 13) by the completion's length $L$ in tokens.
 
-    $$
-    r = \begin{cases} 0 & L \le L_\mathrm{max} - L_\mathrm{cache} \\
-    \frac{(L_\mathrm{max} - L_\mathrm{cache}) - L}{L_\mathrm{cache}} & L_\mathrm{max} - L_\mathrm{cache} < L \le
-    L_\mathrm{max} \\ -1 & L > L_\mathrm{max} \end{cases}
-    $$
+    $$r = -\min\left(1, \max\left(0, \frac{L - (L_\mathrm{max} - L_\mathrm{cache})}{L_\mathrm{cache}}\right)\right)$$
 
     So it is in [-1, 0], and -1 at $L_\mathrm{max}$ already. Rows that the sampler cut are judged like all others: one
     cut at `max_new_tokens` has that length. It says nothing of right or wrong; add it to a reward that does. Every
