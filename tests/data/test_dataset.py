@@ -102,8 +102,8 @@ def test_slices_of_a_split_work_for_files(tmp_path):
     ("settings", "message"),
     [
         ({"system": "x"}, "system is a chat message: set chat = true, or put its text into template"),
-        ({"extract": {"answer": "(("}}, "'((' for 'answer' is not a regular expression"),
-        ({"extract": {"answer": "a"}}, "'a' for 'answer' has 0 groups; mark the part to keep by one ( )"),
+        ({"extract": {"answer": "(("}}, "'((' is not a regular expression"),
+        ({"extract": {"answer": "a"}}, "'a' has 0 groups; mark the part to keep by one ( )"),
         ({"template": "no place"}, r"String should match pattern '\{prompt\}'"),
         ({"chat_options": {"enable_thinking": False}}, "chat_options are the chat template's: set chat = true"),
         ({"stream": True}, "stream reads the first rows only: say how many, for example rows = 10000"),

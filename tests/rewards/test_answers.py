@@ -5,7 +5,8 @@ import math
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from grpo_kit.rewards.answers import AnswerPattern, find_answer, gold_text
+from grpo_kit.patterns import OneGroup
+from grpo_kit.rewards.answers import find_answer, gold_text
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_strict_asks_for_a_box():
 )
 def test_a_pattern_needs_one_group(pattern, message):
     with pytest.raises(ValidationError, match=message):
-        TypeAdapter(AnswerPattern).validate_python(pattern)
+        TypeAdapter(OneGroup).validate_python(pattern)
 
 
 GOLDS = [("a ", "a "), (7, "7"), (0.1, "0.1"), (1e22, "1e+22"), (True, "True"), ("", None), ("\n", None), (None, None)]

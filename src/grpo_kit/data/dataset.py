@@ -1,11 +1,10 @@
 """Any table that `datasets` reads, local or on the hub, as prompts."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypeGuard
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from grpo_kit.data.columns import drop_duplicates, keep, map_columns, missing_columns
 from grpo_kit.data.few_shot import Example, read_examples
@@ -13,6 +12,7 @@ from grpo_kit.data.rows import Fault, Rows
 from grpo_kit.data.tables import read_table
 from grpo_kit.data.wording import SHOT_TEMPLATE, Template, chat_prompt, plain_prompt
 from grpo_kit.parts import part
+from grpo_kit.patterns import OneGroup
 
 
 @part("dataset")
@@ -52,13 +52,13 @@ class DatasetRows:
     rows: Annotated[int, Field(ge=1)] | None = None
     stream: bool = False
     columns: Mapping[str, str] = Field(default_factory=dict)
-    extract: Mapping[str, str] = Field(default_factory=dict)
+    extract: Mapping[str, OneGroup] = Field(default_factory=dict)
     id: str = "id"
     template: Template = "{prompt}"
     system: str | None = None
     chat: bool = False
     chat_options: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
-    few_shot: tuple[Example, ...] = ()
+    few_shot: Annotated[Sequence[Example], AfterValidator(tuple)] = ()
     few_shot_path: str = ""
     few_shot_count: Annotated[int, Field(ge=1)] | None = None
     few_shot_template: Annotated[str, Field(pattern=r"(?s)\{prompt\}.*\{answer\}")] = SHOT_TEMPLATE
@@ -84,18 +84,6 @@ class DatasetRows:
             why = "with chat they are messages" if self.chat else "there are none"
             raise ValueError(f"few_shot_template writes examples as text, but {why}: remove it")
         return self
-
-    @field_validator("extract")
-    @classmethod
-    def _compiles(cls, extract: Mapping[str, str]) -> Mapping[str, str]:
-        for column, pattern in extract.items():
-            try:
-                groups = re.compile(pattern).groups
-            except re.error as error:
-                raise ValueError(f"{pattern!r} for '{column}' is not a regular expression: {error}") from None
-            if groups != 1:
-                raise ValueError(f"{pattern!r} for '{column}' has {groups} groups; mark the part to keep by one ( )")
-        return extract
 
     def __hash__(self) -> int:
         """Hash of the settings; mappings have none of their own."""

@@ -3,28 +3,8 @@
 import math
 import re
 from decimal import Decimal
-from typing import Annotated
-
-from pydantic import AfterValidator
 
 from grpo_kit.grading.extract import final_answer
-
-
-def _one_group(pattern: str | None) -> str | None:
-    """Refuse a pattern that is none, or does not say which part is the answer."""
-    if pattern is None:
-        return None
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-    if groups != 1:
-        raise ValueError(f"{pattern!r} has {groups} groups; mark the answer by one ( )")
-    return pattern
-
-
-AnswerPattern = Annotated[str | None, AfterValidator(_one_group)]
-"""A regular expression whose one group is the answer (`.` matches line ends, the last match counts), or None."""
 
 
 def find_answer(text: str, *, strict: bool, pattern: str | None) -> str | None:

@@ -4,10 +4,11 @@ import re
 from typing import Annotated
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from grpo_kit.batch import Component, Rollouts, Signals
 from grpo_kit.parts import part
+from grpo_kit.patterns import Pattern
 
 
 @part("format")
@@ -28,17 +29,7 @@ class Format:
         0.5
     """
 
-    pattern: str | Annotated[tuple[str, ...], Field(min_length=1)] = r"\\boxed\{.+\}"
-
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, pattern: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        for each in (pattern,) if isinstance(pattern, str) else pattern:
-            try:
-                re.compile(each)
-            except re.error as error:
-                raise ValueError(f"{each!r} is not a regular expression: {error}") from None
-        return pattern
+    pattern: Pattern | Annotated[tuple[Pattern, ...], Field(min_length=1)] = r"\\boxed\{.+\}"
 
     def __call__(self, rollouts: Rollouts, signals: Signals) -> Component:
         """Search every completion; see the class."""

@@ -11,7 +11,8 @@ from grpo_kit.grading.kinds import Named, Value
 from grpo_kit.grading.number import Number, is_near, read_number
 from grpo_kit.grading.structure import read_answer
 from grpo_kit.parts import part
-from grpo_kit.rewards.answers import AnswerPattern, find_answer, gold_text, idle_strict
+from grpo_kit.patterns import OneGroup
+from grpo_kit.rewards.answers import find_answer, gold_text, idle_strict
 
 LONGEST = 20_000
 """A text of more characters is not read as a number."""
@@ -49,7 +50,7 @@ class NumberMatch:
 
     column: str = "answer"
     strict: bool = False
-    pattern: AnswerPattern = None
+    pattern: OneGroup | None = None
     absolute: Annotated[float, Field(ge=0)] = 0.0
     relative: Annotated[float, Field(ge=0)] = 0.0
     percent: Literal["hundredth", "ignore"] = "hundredth"

@@ -16,7 +16,8 @@ from pydantic import Field, model_validator
 
 from grpo_kit.batch import Component, Rollouts, Signals
 from grpo_kit.parts import part
-from grpo_kit.rewards.answers import AnswerPattern, find_answer, idle_strict
+from grpo_kit.patterns import OneGroup
+from grpo_kit.rewards.answers import find_answer, idle_strict
 from grpo_kit.rewards.deadline import OverdueError, within
 
 TAG = "<answer>(.*?)</answer>"
@@ -59,7 +60,7 @@ class ReasoningGymScore:
 
     column: str = "entry"
     strict: bool = False
-    pattern: AnswerPattern = None
+    pattern: OneGroup | None = None
     timeout: Annotated[float, Field(gt=0)] = 5.0
 
     @model_validator(mode="after")

@@ -9,7 +9,8 @@ from pydantic import model_validator
 
 from grpo_kit.batch import Component, Rollouts, Signals
 from grpo_kit.parts import part
-from grpo_kit.rewards.answers import AnswerPattern, find_answer, gold_text, idle_strict
+from grpo_kit.patterns import OneGroup
+from grpo_kit.rewards.answers import find_answer, gold_text, idle_strict
 
 
 @part("string_match")
@@ -39,7 +40,7 @@ class StringMatch:
 
     column: str = "answer"
     strict: bool = False
-    pattern: AnswerPattern = None
+    pattern: OneGroup | None = None
     ignore_case: bool = False
     spaces: Literal["fold", "remove", "keep"] = "fold"
 
