@@ -69,7 +69,7 @@ def test_a_wrong_shape_raises(role, kind):
 
 
 ANY_SHAPE = {
-    "grpo_kit.batch.widen": "pads any tensor",
+    "grpo_kit.joining.widen": "pads any tensor",
     "grpo_kit.diagnostics.mean": "the mean of any tensor",
     "grpo_kit.policies.tiny.warm_up.batches": "inner batches of a script, whose axes its loop names",
 }

@@ -29,7 +29,7 @@ from grpo_kit import (
     objective,
     read_recipe,
 )
-from grpo_kit.batch import widen
+from grpo_kit.joining import widen
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
 from grpo_kit.ratios import TokenRatio

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -10,8 +11,8 @@ from urllib.request import getproxies
 import datasets.config
 import huggingface_hub.constants
 
-PATIENCE = 5.0
-"""Seconds that the hub has to take a connection."""
+PATIENCE, REMEMBERED = 5.0, 60.0
+"""Seconds that the hub has to take a connection, and for which its answer counts."""
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def from_hub(*, local: bool = False) -> Iterator[str | None]:
 
     What is `local` needs no hub.
     """
-    fault = None if local else unreachable()
+    fault = None if local else _recently()
     before = [(module, module.HF_HUB_OFFLINE) for module in (datasets.config, huggingface_hub.constants)]
     try:
         for module, _ in before:
@@ -29,6 +30,16 @@ def from_hub(*, local: bool = False) -> Iterator[str | None]:
     finally:
         for module, value in before:
             module.HF_HUB_OFFLINE = value  # pyright: ignore[reportAttributeAccessIssue]
+
+
+_asked: list[tuple[float, str | None]] = []
+
+
+def _recently() -> str | None:
+    """What `unreachable` said within the last minute, or says now."""
+    if not _asked or time.monotonic() - _asked[-1][0] > REMEMBERED:
+        _asked[:] = [(time.monotonic(), unreachable())]
+    return _asked[-1][1]
 
 
 def unreachable() -> str | None:

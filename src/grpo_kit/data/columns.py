@@ -76,15 +76,19 @@ def _mean_length(values: Sequence[Any]) -> float:
 
 
 def drop_duplicates(table: Rows, column: str) -> Rows:
-    """Keep the first row of each id; later ones become faults. Rows without an id are all kept."""
+    """Keep the first row of each id; later ones become faults. Rows without an id (blank, or NaN) are all kept.
+
+    Of several files each may number its own rows.
+    """
     if column not in table.columns:
         return table
     seen: dict[str, str] = {}
     kept: list[int] = []
     faults: list[Fault] = []
     for number, (place, value) in enumerate(zip(table.places, table[column], strict=True)):
-        key = f"{type(value).__name__} {value!r}"
-        if value is not None and key in seen:
+        missing = value is None or value != value or (isinstance(value, str) and not value.strip())
+        key = f"{place.rpartition(' ')[0]} {type(value).__name__} {value!r}"
+        if not missing and key in seen:
             reason = f"{column} {_short(value)} is that of {seen[key]}, too"
             faults.append(Fault(place=place, kind="duplicate id", reason=reason))
         else:

@@ -71,6 +71,7 @@ def _trained(
             spec,
             model=str(folder / "policies" / name),
             gguf_file=None,
+            trust_remote_code=False,  # a run folder is no permission to run code
             device=device,
             dtype=dtype or spec.dtype,  # pyright: ignore[reportArgumentType]
         )

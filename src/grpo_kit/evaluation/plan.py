@@ -89,7 +89,9 @@ class Wanted:
         if self.out is not None and self.out == self.completions:
             yield f"--out and --completions are both {self.out}; give two files"
         yield from (
-            f"--column {given}: write OURS=THEIRS, as prompt=problem" for given in self.columns if "=" not in given
+            f"--column {given}: write prompt=THEIRS or answer=THEIRS"
+            for given in self.columns
+            if given.partition("=")[0] not in ("prompt", "answer") or not given.partition("=")[2]
         )
 
 

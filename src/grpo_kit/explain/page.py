@@ -1,5 +1,6 @@
 """A page of formulas, sentences and tables, as plain text for a terminal or as Markdown."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -27,10 +28,11 @@ class Formula:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Rows of text under headings; a cell may hold `$formulas$`."""
+    """Rows of text under headings; a cell may hold `$formulas$`, unless they are `literal` (a user's own values)."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    literal: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +94,7 @@ def _sentence_lines(text: str) -> list[str]:
 
 def _table_lines(table: Table) -> Iterator[str]:
     """Columns side by side; the last one is wrapped where the line would be too long."""
-    rows = [table.headings, *(tuple(plain_text(cell) for cell in row) for row in table.rows)]
+    rows = [table.headings, *(row if table.literal else tuple(map(plain_text, row)) for row in table.rows)]
     *widths, _ = (max(len(row[column]) for row in rows) for column in range(len(table.headings)))
     before = sum(widths) + 2 * len(widths) + 2
     for row in rows:
@@ -109,4 +111,5 @@ def _markdown_table(table: Table) -> Iterator[str]:
     yield f"| {' | '.join(table.headings)} |"
     yield "|---" * len(table.headings) + "|"
     for row in table.rows:
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+        cells = [re.sub(r"([|$])" if table.literal else r"([|])", r"\\\1", cell) for cell in row]
+        yield f"| {' | '.join(cells)} |"

@@ -66,7 +66,7 @@ def _options(recipe: Recipe) -> Table:
         return ", ".join(f"{key} = {value}" if value else f"no {key}" for key, value in pairs) or "-"
 
     rows = ((own.place, own.kind or "-", shown(own.active), shown(own.default)) for own in options(recipe))
-    return Table(headings=("place", "kind", "set", "at its default"), rows=tuple(rows))
+    return Table(headings=("place", "kind", "set", "at its default"), rows=tuple(rows), literal=True)
 
 
 def _signals(recipe: Recipe) -> Table:

@@ -17,7 +17,7 @@ from latex2sympy2_extended import latex2sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from sympy.core.function import AppliedUndef
 
-from grpo_kit.grading.number import ROUNDED_DIGITS, last_place, read_number
+from grpo_kit.grading.number import ROUNDED_DIGITS, last_place, read_number, rounds
 from grpo_kit.grading.size import size_of
 from grpo_kit.grading.text import depth
 
@@ -76,7 +76,7 @@ def parse(latex: str) -> sympy.Basic:
 
 
 def same_value(gold: str, answer: str) -> bool:
-    """Whether two expressions are equal wherever both are defined, variables positive or negative.
+    """Whether two expressions are equal, at points as `_points` chooses them.
 
     Raises CannotReadError when one is no mathematics, TooLargeError when their numbers are too large to decide.
     """
@@ -137,8 +137,9 @@ def _is_rounding(decimal: str, exact: Any) -> bool:
     if number is None or number.precision < ROUNDED_DIGITS or number.quotient is None or exact.free_symbols:
         return False
     value = _number(exact, {})
-    off = abs(value - _rational(number.quotient)) if value is not None and value.is_real else sympy.oo
-    return bool(off < _rational(last_place(number)))
+    if value is None or not value.is_real:
+        return False
+    return rounds(value, _rational(number.quotient), _rational(last_place(number)))
 
 
 def _rational(number: Fraction) -> Any:
@@ -192,13 +193,12 @@ def _number(tree: Any, point: dict[Any, Any]) -> Any:
     value = tree.evalf(DIGITS, subs=point, maxn=400) if point else tree.evalf(DIGITS, maxn=400)
     if not value.is_number or value.has(sympy.nan, sympy.zoo) or not value.is_finite:
         return value if value in (sympy.oo, -sympy.oo) else None
-    return value
+    # What cancels to zero keeps a single digit of precision, whatever its size.
+    real, imaginary = (sympy.S.Zero if getattr(part, "_prec", DIGITS) == 1 else part for part in value.as_real_imag())
+    return real + sympy.I * imaginary if imaginary else real
 
 
 def _close(left: Any, right: Any) -> bool:
     if left in (sympy.oo, -sympy.oo) or right in (sympy.oo, -sympy.oo):
         return left == right
-    scale = abs(left) + abs(right)
-    return bool(
-        scale < sympy.Float(10) ** -(3 * DIGITS) or abs(left - right) <= scale * sympy.Float(10) ** -(DIGITS - 10)
-    )
+    return bool(abs(left - right) <= (abs(left) + abs(right)) * sympy.Float(10) ** -(DIGITS - 10))

@@ -12,6 +12,7 @@ from grpo_kit.grading.pool import shared_pool
 from grpo_kit.grading.status import Status
 from grpo_kit.grading.text import normal
 
+LONGEST_TIMEOUT = 86_400
 SHORT = 200
 """Only texts up to this length are looked at in the caller's own process, where nothing can be killed."""
 
@@ -35,7 +36,8 @@ def grade(gold: Any, answer: str, *, timeout: float = 2.0, strict: bool = False)
     r"""Whether the final answer of a completion is the gold answer; from any thread.
 
     Args:
-        gold: the right answer, a text or a number. Of a worked solution, its last box or what follows `####` counts.
+        gold: the right answer, a text or a number; anything else is `unparsed_gold`. Of a worked solution, its last
+            box or what follows `####` counts.
         answer: the completion; its final answer is found by the rule of `final_answer`.
         timeout: seconds of work after which a comparison is given up.
         strict: only a boxed answer counts.
@@ -60,8 +62,8 @@ def grade_all(
 
     `fast=False` gives every pair to the workers, which is only of use to check that the short way says the same.
     """
-    if not timeout > 0:
-        raise ValueError(f"timeout is {timeout}; give a number of seconds above 0")
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise ValueError(f"timeout is {timeout}; give a number of seconds above 0, at most {LONGEST_TIMEOUT}")
     if wrong := [type(answer).__name__ for answer in answers if not isinstance(answer, str)]:
         raise ValueError(f"a completion is a {wrong[0]}; give its text")
     texts = [gold_text(gold) for gold in golds]
@@ -90,8 +92,24 @@ def gold_text(gold: Any) -> str:
         >>> gold_text(42), gold_text("6 * 7 = 42\n#### 42"), gold_text(r"So \boxed{42}.")
         ('42', '42', '42')
     """
-    text = str(Decimal(gold)) if isinstance(gold, int) else str(gold)  # str of a huge int is refused
+    text = plain_gold(gold) or ""
     return (last_boxed(text) or text.rpartition("####")[2]).strip()
+
+
+def plain_gold(gold: Any) -> str | None:
+    """A gold value of a data set as text: texts, whole and decimal numbers; None for anything else, or nothing.
+
+    Example:
+        >>> plain_gold(42), plain_gold(0.5), plain_gold(" "), plain_gold(None), plain_gold(True), plain_gold([1])
+        ('42', '0.5', None, None, None, None)
+    """
+    if isinstance(gold, bool):
+        return None
+    if isinstance(gold, int):
+        return str(Decimal(gold))  # str of an int refuses 4300 digits and more
+    if isinstance(gold, float):
+        return repr(gold) if math.isfinite(gold) else None
+    return gold if isinstance(gold, str) and gold.strip() else None
 
 
 def _at_once(gold: str, answer: str | None, *, fast: bool) -> Grade | None:

@@ -4,12 +4,14 @@ import re
 from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
+from typing import Any
 
 EXACT_DIGITS = 4000
 """Numbers with more digits than this are compared digit by digit only."""
 ROUNDED_DIGITS = 6
 """From so many significant digits on, a decimal stands for the exact value that it is a rounding of."""
 
+LARGEST_EXPONENT = 10**15
 ROUNDED = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _DECIMAL = r"(?P<sign>[-+]?)(?P<whole>\d*)(?:\.(?P<part>\d*))?"
 _PLAIN = re.compile(
@@ -104,7 +106,7 @@ def same_number(gold: Number, answer: Number) -> bool:
     if gold.quotient == answer.quotient:
         return True
     decimal, exact = (gold, answer) if gold.precision else (answer, gold)
-    return decimal.precision >= ROUNDED_DIGITS and abs(decimal.quotient - exact.quotient) < last_place(decimal)  # pyright: ignore
+    return decimal.precision >= ROUNDED_DIGITS and rounds(exact.quotient, decimal.quotient, last_place(decimal))
 
 
 def is_near(answer: Number, gold: Number, *, absolute: float, relative: float) -> bool:
@@ -124,14 +126,20 @@ def is_near(answer: Number, gold: Number, *, absolute: float, relative: float) -
     return ROUNDED.subtract(own, other).copy_abs() <= allowed
 
 
+def rounds(exact: Any, decimal: Any, place: Any) -> bool:
+    """Whether a number is written by a decimal with a last digit of that place: rounded to nearest, or cut off."""
+    off = exact - decimal if decimal > 0 else decimal - exact
+    return bool(-place <= 2 * off and off < place)
+
+
 def last_place(decimal: Number) -> Fraction:
     """The unit of the last digit that a decimal was written with."""
     return Fraction(10) ** (decimal.exponent - decimal.precision)
 
 
 def int_of(text: str) -> int:
-    """An exponent as a number; one of absurd length is cut to an absurd size."""
-    return int(text) if len(text) < 20 else int(text[:20])
+    """An exponent as a number, at most an absurd one either way."""
+    return max(-LARGEST_EXPONENT, min(LARGEST_EXPONENT, int(text[:30])))
 
 
 def _decimal(sign: str, whole: str, part: str, power: int, precision: int) -> Number:

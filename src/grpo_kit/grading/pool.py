@@ -35,6 +35,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         self._jobs = 0
+        self.ended = False
 
     def judge(self, gold: str, answer: str | None, limit: float) -> tuple[bool, Status]:
         """The verdict on one pair of answers within `limit` seconds of work."""
@@ -73,9 +74,11 @@ class Worker:
                 return found.get("equal", False), found["status"]
 
     def _start(self) -> subprocess.Popen[bytes]:
+        if self.ended:
+            raise RuntimeError("the grader's workers were stopped")
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "grpo_kit.grading.worker"],
+            [sys.executable, "-P", "-m", "grpo_kit.grading.worker"],  # -P: no module of the working folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C at the terminal is the program's to handle
@@ -138,13 +141,21 @@ class Pool:
                 found = threads.map(lambda pair, seconds=seconds: self.judge(pair[0], pair[1], seconds), waiting)
                 verdicts |= zip(waiting, found, strict=True)
                 waiting = [pair for pair in waiting if verdicts[pair][1] == "timeout"]
+        except BaseException:  # a Ctrl-C: nobody waits for what is being judged
+            threads.shutdown(wait=False, cancel_futures=True)
+            self.stop()
+            raise
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
         return [verdicts[pair] for pair in pairs]
 
     def stop(self) -> None:
-        """End all workers."""
+        """End all workers, for good."""
+        with _lock:
+            if _pools.get(os.getpid()) is self:
+                del _pools[os.getpid()]
         for worker in self.workers:
+            worker.ended = True
             worker.stop()
 
 
@@ -157,11 +168,12 @@ def shared_pool() -> Pool:
     with _lock:
         if os.getpid() not in _pools:  # after a fork the workers are the parent's
             _pools.clear()
-            _pools[os.getpid()] = Pool(max(1, min(8, len(os.sched_getaffinity(0)))))
+            allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            _pools[os.getpid()] = Pool(min(8, allowed))
         return _pools[os.getpid()]
 
 
 @atexit.register
 def _end() -> None:
-    if os.getpid() in _pools:
-        _pools[os.getpid()].stop()
+    if (ours := _pools.get(os.getpid())) is not None:
+        ours.stop()

@@ -47,6 +47,7 @@ GREEK = (
     "psi",
     "omega",
 )
+CURRENCIES = {"EUR": "euro", "GBP": "sterling"}
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ", "0123456789+-ni")
 SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789n")
 SYMBOLS = {
@@ -88,8 +89,8 @@ SYMBOLS = {
     "∫": r"\int ",
     "∠": r"\angle ",
     "…": r"\ldots ",
-    "€": r"EUR",
-    "£": r"\$",
+    "€": "EUR",
+    "£": "GBP",
     "¢": r"\text{cents}",
 }
 """Unicode signs as LaTeX."""

@@ -31,6 +31,7 @@ UNITS = {
         "month": "month",
         "year": "yr year",
         "euro": "euro eur",
+        "sterling": "sterling gbp",
         "celsius": "c celsius",
         "fahrenheit": "f fahrenheit",
         "kelvin": "kelvin",

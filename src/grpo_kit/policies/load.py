@@ -79,13 +79,19 @@ def device_of(spec: PolicySpec) -> torch.device:
 
 
 def position_limit(spec: PolicySpec) -> int | None:
-    """Tokens, prompt and completion, that a policy's model has positions for; None where it does not say."""
+    """Tokens, prompt and completion, that a policy's model has positions for; None where it does not say.
+
+    ValueError when there is no configuration to be had.
+    """
     assert spec.model is not None
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
-    with from_hub(local=_is_local(spec.model)):
-        config = AutoConfig.from_pretrained(
-            model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
-        )
+    with from_hub(local=_is_local(spec.model)) as fault:
+        try:
+            config = AutoConfig.from_pretrained(
+                model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
+            )
+        except Exception as error:  # damaged files raise kinds of their own
+            raise ValueError(_unloadable(spec.model, fault or _problem(error))) from error
     return getattr(config, "max_position_embeddings", None)
 
 

@@ -1,8 +1,6 @@
 """Where a reward finds the final answer in a completion: by the kit's rule, or by a pattern of the user's."""
 
-import math
 import re
-from decimal import Decimal
 
 from grpo_kit.grading.extract import final_answer
 
@@ -26,17 +24,3 @@ def idle_strict(strict: bool, pattern: str | None) -> None:
     """Refuse `strict` beside a pattern, which it would not change."""
     if strict and pattern is not None:
         raise ValueError("strict is about the kit's own rule and does nothing with a pattern; leave one of them out")
-
-
-def gold_text(gold: object) -> str | None:
-    """A gold value of a data set as text: texts, whole and decimal numbers; None for anything else, or nothing.
-
-    Example:
-        >>> gold_text(42), gold_text(0.5), gold_text(" "), gold_text(None), gold_text(float("nan"))
-        ('42', '0.5', None, None, None)
-    """
-    if isinstance(gold, int):
-        return str(gold) if isinstance(gold, bool) else str(Decimal(gold))  # str(int) refuses 4300 digits and more
-    if isinstance(gold, float):
-        return repr(gold) if math.isfinite(gold) else None
-    return gold if isinstance(gold, str) and gold.strip() else None

@@ -31,7 +31,7 @@ class Correctness:
 
     column: str = "answer"
     strict: bool = False
-    timeout: Annotated[float, Field(gt=0)] = 2.0
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = 2.0
 
     @property
     def columns(self) -> tuple[str, ...]:

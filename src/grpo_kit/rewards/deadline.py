@@ -8,7 +8,8 @@ call runs in a daemon thread, which is left behind when time is up: it goes on i
 
 A single call of C code that neither ends nor looks for signals, such as `sum(range(10**15))`, cannot be stopped from
 inside a process. Rather than wait for ever, the process then prints where it stands and ends with exit code 1, after
-ten times the limit and at least `LAST_RESORT` seconds.
+ten times the limit and at least `LAST_RESORT` seconds (on the main thread; `faulthandler` has one timer for this, so a
+program's own `dump_traceback_later` ends with the call).
 """
 
 import asyncio
@@ -27,6 +28,9 @@ LAST_RESORT = 60.0
 """Seconds at least before a call that nothing can stop ends the process."""
 AGAIN = 1.0
 """Seconds after which a call that ignored the interruption is interrupted again."""
+
+
+_guarded: list[bool] = []
 
 
 class OverdueError(Exception):
@@ -63,22 +67,31 @@ def _can_be_interrupted() -> bool:
 
 
 def _interrupted(seconds: float, call: Callable[[], T]) -> T:
-    deadline, done, overdue = time.monotonic() + seconds, False, False
+    try:
+        return _called(seconds, call)
+    except _Interruption as error:  # it came just as the call ended
+        raise OverdueError(f"not done in {seconds:g} s") from error
+
+
+def _called(seconds: float, call: Callable[[], T]) -> T:
+    deadline, running, overdue = time.monotonic() + seconds, False, False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal overdue
-        if not done and time.monotonic() >= deadline:
+        if running and time.monotonic() >= deadline:
             overdue = True
             raise _Interruption
 
     with _signals(interrupt, seconds):
         try:
+            running = True
             result = call()
-            done = True
+            running = False
         except KeyboardInterrupt:
+            running = False
             raise
         except BaseException as error:
-            done = True
+            running = False
             if overdue:
                 raise OverdueError(f"not done in {seconds:g} s") from error
             raise
@@ -115,8 +128,8 @@ def _signals(handler: Callable[[int, FrameType | None], None], seconds: float) -
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, *timer)
         ended.set()
-        # A signal may still be on its way, and the default action would end the process.
-        signal.signal(signal.SIGVTALRM, before if callable(before) else signal.SIG_IGN)
+        watcher.join()  # no signal is on its way now, whose default action would end the process
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _left_behind(seconds: float, call: Callable[[], T]) -> T:
@@ -142,11 +155,14 @@ def _left_behind(seconds: float, call: Callable[[], T]) -> T:
 @contextmanager
 def _last_resort(seconds: float) -> Iterator[None]:
     errors = sys.__stderr__
-    if errors is None or errors.closed:
-        yield
+    outermost = not _guarded and threading.current_thread() is threading.main_thread()
+    if errors is None or errors.closed or not outermost:
+        yield  # there is one such timer in a process
         return
+    _guarded.append(True)
     faulthandler.dump_traceback_later(max(LAST_RESORT, 10 * seconds), exit=True, file=errors)
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+        _guarded.clear()

@@ -7,14 +7,15 @@ import torch
 from pydantic import Field, model_validator
 
 from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.grading.grade import plain_gold
 from grpo_kit.grading.kinds import Named, Value
 from grpo_kit.grading.number import Number, is_near, read_number
 from grpo_kit.grading.structure import read_answer
 from grpo_kit.parts import part
 from grpo_kit.patterns import OneGroup
-from grpo_kit.rewards.answers import find_answer, gold_text, idle_strict
+from grpo_kit.rewards.answers import find_answer, idle_strict
 
-LONGEST = 20_000
+LONGEST = 5_000
 """A text of more characters is not read as a number."""
 
 
@@ -95,7 +96,7 @@ class NumberMatch:
         return float(is_near(number, wanted, absolute=self.absolute, relative=self.relative)), "ok"
 
     def _gold(self, gold: object) -> Number | None:
-        text = None if isinstance(gold, bool) else gold_text(gold)
+        text = plain_gold(gold)
         return self._read(text) if text is not None else None
 
     def _read(self, text: str) -> Number | None:

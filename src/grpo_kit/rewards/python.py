@@ -62,7 +62,7 @@ class Python:
 
     function: str | RewardFunction
     chat: bool = False
-    timeout: Annotated[float, Field(gt=0)] = 60.0
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
 
     @field_validator("function")
     @classmethod
@@ -166,14 +166,22 @@ class Python:
         """One reward as a finite number, or NaN where there is none."""
         if value is None:
             return math.nan
-        if isinstance(value, torch.Tensor) and value.numel() == 1:
-            value = value.item()
-        if not isinstance(value, Real) or math.isinf(value):
+        if (hasattr(value, "item") and getattr(value, "size", 1) == 1) or isinstance(value, torch.Tensor):
+            value = value.item() if not isinstance(value, torch.Tensor) or value.numel() == 1 else value
+        if not isinstance(value, Real) or math.isinf(_as_float32(value)):
             raise ValueError(
                 f"the reward function {self.name} returned {value!r} for row {row}; return a finite number or None "
                 f"(completion {_excerpt(row, rollouts)})"
             )
         return float(value)
+
+
+def _as_float32(value: Any) -> float:
+    """A number as the rewards' tensor holds it; infinite where that cannot."""
+    try:
+        return torch.tensor(float(value), dtype=torch.float32).item()
+    except OverflowError:
+        return math.inf
 
 
 def _returned(function: RewardFunction, arguments: Mapping[str, list[Any]], count: int) -> Any:

@@ -128,7 +128,7 @@ class _Task:
         # JSON has no tuples, and the verifiers of grids compare with one: take the form in which the entry's own
         # answer is right.
         gold = entry.get("answer")
-        if isinstance(gold, str) and self.score(gold) < 1:
+        if isinstance(gold, str) and not self.evaluates and self.score(gold) < 1:
             self.entry = _with_tuples(entry)
             if self.score(gold) < 1:
                 self.entry = entry
@@ -164,17 +164,17 @@ def _verifier(name: str) -> tuple[Callable[..., float], bool]:
 
     try:
         verify = reasoning_gym.get_score_answer_fn(name)
-    except ValueError:
-        raise ValueError(f"reasoning-gym has no task {name!r}") from None
+    except Exception:  # it raises kinds of its own, down to AssertionError for what is only made of tasks
+        raise ValueError(f"reasoning-gym has no task {name!r} with a verifier") from None
     source = inspect.getsource(sys.modules[verify.__module__])
     return verify, re.search(r"\b(?:eval|exec|parse_expr|sympify)\(", source) is not None
 
 
 def _is_code(answer: str) -> bool:
-    """Whether an answer names a function of Python or an attribute of something."""
+    """Whether an answer names a function of Python or an attribute of something, or holds a text that could."""
     plain = unicodedata.normalize("NFKC", answer)  # as Python reads names
     names = set(re.findall(r"[^\W\d]\w*", plain))
-    return bool(names & (_CALLABLE - _ARITHMETIC) or _ATTRIBUTE.search(plain))
+    return bool(names & (_CALLABLE - _ARITHMETIC) or _ATTRIBUTE.search(plain) or set("'\"") & set(plain))
 
 
 def _with_tuples(value: Any) -> Any:

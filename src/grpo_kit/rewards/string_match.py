@@ -8,9 +8,10 @@ import torch
 from pydantic import model_validator
 
 from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.grading.grade import plain_gold
 from grpo_kit.parts import part
 from grpo_kit.patterns import OneGroup
-from grpo_kit.rewards.answers import find_answer, gold_text, idle_strict
+from grpo_kit.rewards.answers import find_answer, idle_strict
 
 
 @part("string_match")
@@ -59,7 +60,7 @@ class StringMatch:
         return {
             row: f"column '{self.column}': {gold!r} is no text to compare with"
             for row, gold in enumerate(columns[self.column])
-            if gold_text(gold) is None
+            if plain_gold(gold) is None
         }
 
     def __call__(self, rollouts: Rollouts, signals: Signals) -> Component:
@@ -72,7 +73,7 @@ class StringMatch:
 
     def grade(self, gold: object, text: str) -> tuple[float, str]:
         """The value and status of one completion."""
-        wanted = gold_text(gold)
+        wanted = plain_gold(gold)
         if wanted is None:
             return float("nan"), "unparsed_gold"
         answer = find_answer(text, strict=self.strict, pattern=self.pattern)

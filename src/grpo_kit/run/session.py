@@ -175,7 +175,7 @@ class Session:
 def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, console: Console) -> Session:
     """Load the policies, then create the run folder; a mistake leaves nothing behind."""
     for line in describe(inputs):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     policies = load_policies(recipe)
     return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
 

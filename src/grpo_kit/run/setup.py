@@ -37,7 +37,9 @@ class Inputs:
 def open_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = False) -> tuple[Recipe, Inputs]:
     """Read a recipe file, its tokenizers and its data; RecipeError lists the mistakes of all three at once."""
     examined = examine(name, settings=settings, allow_code=allow_code)
-    inputs, found = _find_inputs(examined.recipe, examined.removed) if examined.recipe else (None, [])
+    inputs, found = (
+        _find_inputs(examined.recipe, examined.removed, allow_code=allow_code) if examined.recipe else (None, [])
+    )
     mistakes = [*examined.mistakes, *found]
     if mistakes or examined.recipe is None or inputs is None:
         raise RecipeError(mistakes, name)
@@ -46,14 +48,20 @@ def open_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = F
 
 def load_inputs(recipe: Recipe) -> Inputs:
     """Load tokenizers and data of a recipe; RecipeError with all that is wrong with them."""
-    inputs, mistakes = _find_inputs(recipe, {})
+    inputs, mistakes = _find_inputs(recipe, {}, allow_code=True)
     if mistakes or inputs is None:
         raise RecipeError(mistakes, recipe.name)
     return inputs
 
 
-def _find_inputs(recipe: Recipe, removed: Collection[str]) -> tuple[Inputs | None, list[str]]:
-    """What a recipe names in the world, and what is wrong with it; places taken out for a mistake are left alone."""
+def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) -> tuple[Inputs | None, list[str]]:
+    """What a recipe names in the world, and what is wrong with it; places taken out for a mistake are left alone.
+
+    Without `allow_code` no code that comes with a model runs.
+    """
+    if not allow_code:
+        policies = {name: replace(spec, trust_remote_code=False) for name, spec in recipe.policies.items()}
+        recipe = replace(recipe, policies=policies)
     tokenizers, mistakes = _tokenizers(recipe)
     tokenizer = tokenizers.get(getattr(recipe.sampler, "policy", "")) or next(iter(tokenizers.values()), None)
     rewards = {} if any(place.startswith("rewards") for place in removed) else recipe.rewards
@@ -143,7 +151,11 @@ def _too_long(recipe: Recipe, sets: Mapping[str, PromptSet], readable: Collectio
     if recipe.evaluation is not None:
         longest = max(longest, recipe.evaluation.max_new_tokens or 0)
     for name, spec in recipe.policies.items():
-        limit = position_limit(spec) if name in readable else None
+        try:
+            limit = position_limit(spec) if name in readable else None
+        except ValueError as error:
+            yield f"policies.{name}.model: {error}."
+            continue
         if limit is not None and prompt + longest > limit:
             yield (
                 f"policies.{name}: the longest prompt ({prompt} tokens) and max_new_tokens = {longest} need "
