@@ -161,6 +161,7 @@ def test_a_function_of_the_working_folder_needs_permission(tmp_path, monkeypatch
     assert grpo_kit("check", "grpo", *settings, "--allow-code").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_reward_function_that_fails_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -175,6 +176,7 @@ def test_a_reward_function_that_fails_loses_nothing(tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"metrics.jsonl", "policies", "recipe.toml"}
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_finite_stops_the_run_and_is_named(tmp_path):
     settings = [*SHORT, "steps=3", "learners.small.optimizer.lr=1e30", "learners.small.optimizer.warmup_steps=0"]
     result = grpo_kit("run", "grpo", *options(settings), "--out", tmp_path / "out")
@@ -186,6 +188,7 @@ def test_a_number_that_is_not_finite_stops_the_run_and_is_named(tmp_path):
     assert result.output.splitlines()[-1] == f"run folder: {tmp_path / 'out'} (ended after step 1 of 3)"
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_complete_run_folder(tmp_path):
     out = tmp_path / "out"
     settings = options([*SHORT, "steps=100000", "evaluation.every=100000"])

@@ -42,6 +42,7 @@ def test_annotations_are_real_objects(path):
     assert not any(node.module == "__future__" for node in imports)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grpo", "codistill", "codistill_paper"])
 def test_a_recipe_takes_two_steps(name, tmp_path):
     recipe = read_recipe(name, settings=SHORT)

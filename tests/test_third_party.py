@@ -52,6 +52,7 @@ def mistakes_of(*settings, recipe=RECIPE):
     return list(caught.value.mistakes)
 
 
+@pytest.mark.slow
 def test_a_recipe_trains_with_the_kinds_of_a_package(acme, tmp_path, monkeypatch):
     command = [str(Path(sys.executable).with_name("grpo-kit")), "run", RECIPE, "--out", str(tmp_path / "out")]
     environment = {**os.environ, "PYTHONPATH": str(acme), "OMP_NUM_THREADS": "1"}

@@ -38,6 +38,7 @@ def test_the_seed_decides_the_rows():
     assert len(set(first)) == 20
 
 
+@pytest.mark.slow
 def test_a_task_that_runs_out_is_passed_over_and_all_of_them_named():
     tasks = {"basic_arithmetic": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1, "operators": ["+"]}}
     with pytest.raises(ValueError, match=r"^rows = 999, but basic_arithmetic has only ") as caught:

@@ -28,7 +28,7 @@ def test_a_run_folder_gives_its_trained_policies(run_folder):
     found = find_models(str(run_folder), device="cpu")
     folder = run_folder / "policies"
     assert found.specs == {
-        "small": PolicySpec(model=str(folder / "small"), device="cpu", dtype="bfloat16", trust_remote_code=True),
+        "small": PolicySpec(model=str(folder / "small"), device="cpu", dtype="bfloat16", trust_remote_code=False),
         "large": PolicySpec(model=str(folder / "large"), device="cpu"),
     }
     assert found.recipe["policies"]["large"]["model"] == "somewhere"

@@ -2,6 +2,14 @@ r"""Pairs of gold answer and final answer with the verdict of a competent grader
 
 PAIRS: dict[str, list[tuple[str, str, bool]]] = {
     "tolerance": [
+        ("e^{-500}", "2e^{-500}", False),
+        ("e^{-500}", "0", False),
+        (r"\frac{1}{3}", "0.333334", False),
+        (r"\sqrt{2}", "1.41422", False),
+        (r"\pi", "3.14160", False),
+        (r"\frac{2}{3}", "0.666666", True),
+        (r"\frac{2}{3}", "0.666667", True),
+        (r"(\sqrt{2}+1)(\sqrt{2}-1)-1", "0", True),
         ("e^{\\pi\\sqrt{163}}", "262537412640768744", False),
         ("\\sqrt{10^{30}+1}", "10^{15}", False),
         (r"\frac{1}{1200!}", r"\frac{1}{1201!}", False),
@@ -264,6 +272,8 @@ PAIRS: dict[str, list[tuple[str, str, bool]]] = {
         ("2 000 000", "2000000", True),
     ],
     "units": [
+        ("£5", r"\$5", False),
+        ("£5", "5", True),
         ("15\\text{ cm}^2", "15\\text{ cm}^3", False),
         ("15\\text{ m}^2", "15\\text{ ft}^2", False),
         ("36 \\text{ square feet}", "36 \\text{ square yards}", False),

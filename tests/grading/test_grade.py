@@ -35,6 +35,9 @@ def two_workers():
         (r"Hence \boxed{42}.", r"\boxed{42}", 1.0, "ok", "42"),
         ("42", r"\boxed{41}", 0.0, "ok", "41"),
         ("42", "I cannot", 0.0, "no_answer", None),
+        (None, r"\boxed{None}", math.nan, "unparsed_gold", "None"),
+        (True, r"\boxed{1}", math.nan, "unparsed_gold", "1"),
+        ({"a": 1}, r"\boxed{1}", math.nan, "unparsed_gold", "1"),
         ("", r"\boxed{42}", math.nan, "unparsed_gold", "42"),
         (r"\frac{1}{", r"\boxed{42}", math.nan, "unparsed_gold", "42"),
         ("2^{10^{10}}", r"\boxed{4^{5 \cdot 10^{9}}}", math.nan, "timeout", r"4^{5 \cdot 10^{9}}"),
@@ -51,7 +54,7 @@ def test_strict_is_the_box_alone():
     assert grade("18", "the answer is 18", strict=True).status == "no_answer"
 
 
-@pytest.mark.parametrize("timeout", [0.0, -1.0, math.nan])
+@pytest.mark.parametrize("timeout", [0.0, -1.0, math.nan, math.inf, 1e9])
 def test_a_timeout_is_positive(timeout):
     with pytest.raises(ValueError, match="above 0"):
         grade("1", r"\boxed{1}", timeout=timeout)
@@ -202,4 +205,25 @@ def test_a_fork_of_the_program_has_workers_of_its_own():
 
 
 def test_gold_answers_that_cannot_be_read_are_found():
-    assert unreadable(["1/2", "Tuesday", r"\frac{1}{", "(1, 2)", r"\sqrt[", "x < 3", ""]) == [2, 4, 6]
+    assert unreadable(["1/2", "Tuesday", r"\frac{1}{", "(1, 2)", r"\sqrt[", "x < 3", "", None, [1], 7]) == [
+        2,
+        4,
+        6,
+        7,
+        8,
+    ]
+
+
+def test_a_worker_imports_nothing_of_the_working_folder(tmp_path):
+    (tmp_path / "sympy.py").write_text("import pathlib; pathlib.Path('ran').touch()")
+    code = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
+    code += r"from grpo_kit.grading import grade; print(grade('x+1', r'\boxed{1+x}').value)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "1.0\n"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_stopped_pool_is_not_started_again(two_workers):
+    two_workers.stop()
+    with pytest.raises(RuntimeError, match="were stopped"):
+        two_workers.judge("x+1", "1+x", 1.0)

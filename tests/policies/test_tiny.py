@@ -57,6 +57,7 @@ def test_the_tokenizers_of_the_pair_are_one():
     assert small == large
 
 
+@pytest.mark.slow
 def test_the_large_model_is_the_better_one_and_both_know_more_than_they_say():
     for task, floor in (("plain", 0.1), ("sparse", 0.01)):
         small, large = (accuracy(tiny_path(n), task, temperature=1.0, questions=128) for n in ("small", "large"))

@@ -148,3 +148,17 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
     assert any(
         line.startswith("rewards.gym: ") and "pip install 'grpo-kit[reasoning-gym]'" in line for line in mistakes
     ), mistakes
+
+
+@pytest.mark.parametrize("task", ["polynomial_multiplication", "countdown", "puzzle24"])
+def test_the_gold_answer_of_an_entry_is_not_run_either(task, tmp_path):
+    (entry,) = entries(task, count=1)
+    entry["answer"] = f"__import__('pathlib').Path('{tmp_path / 'ran'}').touch()"
+    ReasoningGymScore().row_faults({"entry": [json.dumps(entry)]})
+    assert ReasoningGymScore().grade(json.dumps(entry), '<answer>S("_" "_import_" "_")</answer>')[1] == "refused"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_only_made_of_tasks_has_no_verifier():
+    entry = {"question": "?", "answer": "1", "metadata": {"source_dataset": "composite"}}
+    assert list(ReasoningGymScore().row_faults({"entry": [json.dumps(entry)]})) == [0]

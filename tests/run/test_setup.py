@@ -1,5 +1,6 @@
 """What a recipe names in the world is looked at before anything is trained, together with the recipe itself."""
 
+import json
 import shutil
 
 import pytest
@@ -99,3 +100,15 @@ def test_a_live_policy_keeps_float32_weights_and_computes_below():
     frozen = load_policy("small", PolicySpec(model="tiny:small", dtype="bfloat16"), live=False)
     assert (live.model.dtype, live.autocast) == (torch.float32, torch.bfloat16)
     assert (frozen.model.dtype, frozen.autocast) == (torch.bfloat16, None)
+
+
+def test_code_of_a_model_does_not_run_before_it_is_allowed(tmp_path):
+    load_policy("small", PolicySpec(model="tiny:small"), live=False).save(tmp_path / "model")
+    settings = json.loads((tmp_path / "model/tokenizer_config.json").read_text())
+    settings |= {"auto_map": {"AutoTokenizer": ["tok.Tok", "tok.Tok"]}, "tokenizer_class": "Tok"}
+    (tmp_path / "model/tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "model/tok.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Tok: pass\n")
+    given = [f"policies.small.model='{tmp_path / 'model'}'", "policies.small.trust_remote_code=true"]
+    with pytest.raises(RecipeError, match="allow it with --allow-code"):
+        open_recipe("grpo", settings=given)
+    assert not (tmp_path / "ran").exists()

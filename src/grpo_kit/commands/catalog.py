@@ -20,6 +20,8 @@ def catalog(role: str | None) -> str:
 def find_role(name: str) -> Role:
     """The role of that name; its singular will do."""
     found = ROLES.get(name) or ROLES.get(f"{name}s")
+    if found is None and name in ("recipe", "recipes"):
+        raise ValueError("a recipe is no kind of part. `grpo-kit explain RECIPE` says what it does.")
     if found is None:
         known = [*ROLES, "recipes"]
         raise ValueError(f"there is no role '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")

@@ -1,6 +1,7 @@
 """What the shell may offer for an argument; nothing heavy is imported, so that the TAB key answers at once."""
 
 import ast
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.metadata import distributions
@@ -47,14 +48,20 @@ def kinds(incomplete: str) -> list[str]:
 
 
 def settings(recipe: str | None, incomplete: str) -> list[str]:
-    """`a.b=` for every key that a recipe file has."""
-    file = Path(recipe or "")
+    """`a.b=` for every key that a recipe file has; without a name, that of the line being typed."""
+    file = Path(recipe or _typed_recipe() or "")
     file = file if file.is_file() else shipped_recipes().get(file.stem, file)
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
     return _starting(incomplete, [f"{key}=" for key in _keys(table, "")])
+
+
+def _typed_recipe() -> str | None:
+    """The recipe in the line that the shell hands over: the first word behind the command that is no option."""
+    words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
+    return next((word for word in words[2:] if not word.startswith("-")), None)
 
 
 def _keys(table: Mapping[str, Any], place: str) -> Iterator[str]:

@@ -15,8 +15,8 @@ def new_recipe(name: str, source: str | None) -> tuple[Path, str]:
     or the source does not.
     """
     file = Path(name if name.endswith(".toml") else f"{name}.toml")
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", file.stem):
-        raise ValueError(f"'{file.stem}' cannot name a recipe. Use letters, digits, '.', '_' and '-'.")
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", file.stem) or not name:
+        raise ValueError(f"'{name}' cannot name a recipe. Use the letters a to z, digits, '.', '_' and '-'.")
     given = source or (file.stem if file.stem in shipped_recipes() else DEFAULT)
     text = _find(given).read_text(encoding="utf-8")
     if file.exists():

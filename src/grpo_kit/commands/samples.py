@@ -14,7 +14,7 @@ from rich.text import Text
 def show_samples(run: Path, console: Console, *, step: int | None, limit: int, status: str | None) -> None:
     """Print the completions of one step, the last by default; ValueError where there are none."""
     rows, damaged = read_samples(run)
-    chosen = _chosen(run, rows, step, status)
+    chosen = _chosen(run, rows, step, status, damaged)
     prompts = groupby(chosen[:limit], key=lambda row: (row.get("group"), row.get("prompt")))
     for (group, prompt), members in prompts:
         console.print()
@@ -62,8 +62,12 @@ def _no_samples(run: Path) -> str:
     return f"run folder '{run}' {problem}. {there}"
 
 
-def _chosen(run: Path, rows: Sequence[dict[str, Any]], step: int | None, status: str | None) -> list[dict[str, Any]]:
+def _chosen(
+    run: Path, rows: Sequence[dict[str, Any]], step: int | None, status: str | None, damaged: Sequence[int]
+) -> list[dict[str, Any]]:
     """The rows of the step and status asked for."""
+    if not rows and damaged:
+        raise ValueError(f"{run / 'samples.jsonl'} has no line that can be read as a completion.")
     if not rows:
         raise ValueError(f"{run / 'samples.jsonl'} has no completions yet.")
     steps = sorted({row["step"] for row in rows})

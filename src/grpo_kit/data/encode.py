@@ -30,13 +30,15 @@ def encode_prompts(
     free: Collection[str] = (),
     judges: Sequence[Judge] = (),
     limit: int | None = None,
+    limit_name: str = "max_prompt_tokens",
 ) -> PromptSet:
     """Tokenise the column `prompt`: a text as it is, chat messages through the chat template (applied once).
 
     Rows are never cut. Those without a prompt, longer than `max_tokens` (with everything the template adds), without a
     text or number in a `needed` column (any value in a `free` one), or refused by a judge are left out and named in
-    `skipped`, as are the faults that the rows bring. `limit` stops after that many good rows. ValueError when a needed
-    column is missing, when the tokenizer has no chat template for messages, or when no row is left.
+    `skipped`, as are the faults that the rows bring. `limit` stops after that many good rows; `limit_name` is what
+    users call the limit of tokens. ValueError when a needed column is missing, when the tokenizer has no chat template
+    for messages, or when no row is left.
     """
     rows = as_rows(rows)
     missing = {name: name for name in ("prompt", *needed) if name not in rows.columns}
@@ -54,7 +56,7 @@ def encode_prompts(
         found, problems = _encode(rows, numbers, tokenizer)
         for number in numbers:
             if number not in problems:
-                problem = _problem(found[number], max_tokens) or _value_problem(rows, number, needed, free)
+                problem = _problem(found[number], max_tokens, limit_name) or _value_problem(rows, number, needed, free)
                 problems |= {number: problem} if problem else {}
         problems |= _judged(rows, [number for number in numbers if number not in problems], judges)
         for number in numbers:
@@ -66,7 +68,7 @@ def encode_prompts(
                 ids.append(found[number])
         start = numbers.stop
     if not kept:
-        raise ValueError(_none_left(rows, faults, max_tokens))
+        raise ValueError(_none_left(rows, faults, f"{max_tokens} tokens ({limit_name})"))
     columns = {name: tuple(values[number] for number in kept) for name, values in rows.columns.items()}
     return PromptSet(ids=tuple(ids), columns=columns, skipped=tuple(faults))
 
@@ -121,12 +123,12 @@ def _options_are_read(options: Mapping[str, Any], tokenizer: PreTrainedTokenizer
             raise ValueError(f"chat_options.{name}: the tokenizer's chat template has no such option. Remove it")
 
 
-def _problem(encoded: Sequence[int], max_tokens: int) -> Problem | None:
+def _problem(encoded: Sequence[int], max_tokens: int, limit_name: str) -> Problem | None:
     """Why a prompt cannot be used, or None."""
     if not encoded:
         return "no prompt", "no prompt (a text that is not empty, or chat messages with chat = true)"
     if len(encoded) > max_tokens:
-        return "too long", f"{len(encoded)} tokens, over max_prompt_tokens = {max_tokens}"
+        return "too long", f"{len(encoded)} tokens, over {limit_name} = {max_tokens}"
     return None
 
 
@@ -151,15 +153,12 @@ def _judged(rows: Rows, numbers: Sequence[int], judges: Sequence[Judge]) -> dict
     return {numbers[at]: ("not gradable", reason) for judge in judges for at, reason in judge(columns).items()}
 
 
-def _none_left(rows: Rows, faults: Sequence[Fault], max_tokens: int) -> str:
+def _none_left(rows: Rows, faults: Sequence[Fault], limit: str) -> str:
     """The sentence for a set of which nothing is left."""
     if not faults:
         return f"{rows.source} has no rows"
     first = "; ".join(map(str, faults[:3])) + ("; ..." if len(faults) > 3 else "")
-    return (
-        f"{rows.source}: 0 of {len(faults)} rows left, limit {max_tokens} tokens (max_prompt_tokens): "
-        f"{in_words(tally(faults))}. {first}"
-    )
+    return f"{rows.source}: 0 of {len(faults)} rows left, limit {limit}: {in_words(tally(faults))}. {first}"
 
 
 def _is_blank(value: Any) -> bool:

@@ -41,7 +41,10 @@ def find_models(given: str, *, policy: str | None = None, device: str = "auto", 
     folder = Path(given)
     resolved = folder / "recipe.resolved.toml"
     if resolved.is_file():
-        recipe = tomllib.loads(resolved.read_text(encoding="utf-8"))
+        try:
+            recipe = tomllib.loads(resolved.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{resolved} cannot be read: {error}") from None
         return Found(specs=_trained(folder, recipe, policy, device, dtype), recipe=recipe)
     if policy is not None:
         raise ValueError(f"--policy picks one of a run folder's policies, and '{given}' is no run folder")

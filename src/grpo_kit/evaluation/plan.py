@@ -84,8 +84,10 @@ class Wanted:
         for name, path in (("out", self.out), ("completions", self.completions)):
             if path is not None and path.exists():
                 yield f"--{name} {path} exists already; give a new file"
-            elif path is not None and not path.absolute().parent.is_dir():
-                yield f"--{name} {path}: there is no folder {path.absolute().parent}"
+            elif path is not None and (problem := _not_writable(path)):
+                yield f"--{name} {path}: {problem}"
+        if not all(self.asking.stop or ()):
+            yield "--stop '': an empty text ends every completion at once; remove it"
         if self.out is not None and self.out == self.completions:
             yield f"--out and --completions are both {self.out}; give two files"
         yield from (
@@ -105,6 +107,18 @@ class Task:
     questions: PromptSet
     asking: Asking
     max_new_tokens: int
+
+
+def _not_writable(path: Path) -> str | None:
+    """Why a new file cannot be written there, tried out; None where it can."""
+    if not path.absolute().parent.is_dir():
+        return f"there is no folder {path.absolute().parent}"
+    try:
+        path.open("x").close()
+        path.unlink()
+    except OSError as error:
+        return f"it cannot be written ({error.strerror})"
+    return None
 
 
 def plan(wanted: Wanted) -> list[Task]:
@@ -177,7 +191,13 @@ def _task(
     most = len(rows) if wanted.questions is None else max(1, wanted.questions)
     judge = Correctness(column=COLUMN).row_faults
     questions = encode_prompts(
-        rows, tokenizer, max_tokens=(limit or 2**31) - 1, needed=(COLUMN,), judges=(judge,), limit=most
+        rows,
+        tokenizer,
+        max_tokens=(limit or 2**31) - 1,
+        needed=(COLUMN,),
+        judges=(judge,),
+        limit=most,
+        limit_name="the model's positions less one",
     )
     longest = max(map(len, questions.ids))
     length = wanted.max_new_tokens or min(DEFAULT_LENGTH, (limit or 2**31) - longest)

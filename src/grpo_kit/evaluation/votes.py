@@ -28,9 +28,9 @@ def majority(questions: Sequence[Sequence[Ballot]], same: Same) -> list[float]:
 
     Answers are one when both are right, when their texts are equal (runs of spaces are one), or when the grader calls
     them the same. Only wrong answers of different texts are put to the grader, each pair of a question: every right one
-    equals the gold answer, and one without a verdict is compared by its text alone. Completions without an answer abstain;
-    when all do, the question is wrong. Of n answers with equally many votes each counts 1/n: the expected verdict
-    when a tie is broken at random.
+    equals the gold answer, and one without a verdict is compared by its text alone. Completions without an answer
+    abstain; when all do, the question is wrong. Of n answers with equally many votes each counts 1/n: the expected
+    verdict when a tie is broken at random.
 
     Example:
         >>> right, wrong = Ballot(answer="1/2", verdict=1.0), Ballot(answer="3", verdict=0.0)

@@ -169,6 +169,8 @@ def _problem(error: Exception) -> str:
 
 
 def _unloadable(model: str, problem: str) -> str:
+    if Path(model).is_dir() and not any((*Path(model).glob("config.json"), *Path(model).glob("*.gguf"))):
+        return f"folder '{model}' holds no model: it has no config.json and no .gguf file"
     if model.startswith("tiny:") or Path(model).exists():
         return f"model '{model}' cannot be loaded: {problem}"
     if _is_no_hub_name(model):

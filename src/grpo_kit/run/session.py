@@ -123,8 +123,11 @@ class Session:
         rewards = {name: report.metrics.get(f"reward/{name}/total") for name in self.recipe.learners}
         parts = ["reward", *(f"{name} {value:.3f}" for name, value in rewards.items() if value is not None)]
         if self.evaluations:
-            _, latest = self.evaluations[-1]
-            parts += ["accuracy", *(_number(latest[f"eval/{name}/accuracy"]) for name in self.recipe.learners)]
+            step, latest = self.evaluations[-1]
+            parts += [
+                "accuracy" if step == report.step else f"accuracy (step {step})",
+                *(_number(latest[f"eval/{name}/accuracy"]) for name in self.recipe.learners),
+            ]
         return " ".join([*parts, f"{report.metrics['time/tokens_per_second'] / 1000:.1f}k tokens/s"])
 
     def _say(self, text: str, style: str | None = None) -> None:
