@@ -299,7 +299,8 @@ def test_eval_hands_every_option_on(monkeypatch):
         return 3
 
     monkeypatch.setattr(command, "eval_command", spy)
-    words = "eval tiny:small --data a.jsonl --data gsm8k --policy p --samples 4 --temperature 0.5 --top-p 0.9 "
+    words = "eval tiny:small --data a.jsonl --data gsm8k --column prompt=q --few-shot f.jsonl --shots 3 --policy p "
+    words += "--samples 4 --temperature 0.5 --top-p 0.9 "
     words += "--max-new-tokens 7 --questions 5 --seed 2 --template {prompt} --system s --no-chat --stop x --strict "
     words += "--rows-per-batch 8 --device cpu --dtype bfloat16 --out o.json --completions c.jsonl"
     assert grpo_kit(*words.split()).exit_code == 3
@@ -307,6 +308,9 @@ def test_eval_hands_every_option_on(monkeypatch):
     assert given == {
         "model": "tiny:small",
         "data": ["a.jsonl", "gsm8k"],
+        "columns": ["prompt=q"],
+        "few_shot": Path("f.jsonl"),
+        "shots": 3,
         "policy": "p",
         "samples": 4,
         "temperature": 0.5,

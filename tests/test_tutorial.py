@@ -107,5 +107,5 @@ def test_the_tutorial_word_for_word(tmp_path):
 
 def test_only_the_installation_is_not_run():
     assert [text.splitlines()[-1] for remark, _, text in BLOCK.findall(PAGE.read_text()) if "not run" in remark] == [
-        "pip install PATH/TO/grpo_kit"
+        "pip install --constraint PATH/TO/grpo_kit/constraints.txt PATH/TO/grpo_kit"
     ]

@@ -37,6 +37,8 @@ _asked: list[tuple[float, str | None]] = []
 
 def _recently() -> str | None:
     """What `unreachable` said within the last minute, or says now."""
+    if datasets.config.HF_HUB_OFFLINE:
+        return unreachable()
     if not _asked or time.monotonic() - _asked[-1][0] > REMEMBERED:
         _asked[:] = [(time.monotonic(), unreachable())]
     return _asked[-1][1]

@@ -50,7 +50,7 @@ def test_a_copy_has_its_own_name_and_its_comments(here):
     [
         (["taken"], "taken.toml exists already; nothing was written. Give another name.\n"),
         (["new", "--from", "gpro"], "--from gpro: there is no such recipe file. Shipped: codistill, "),
-        (["a b"], "'a b' cannot name a recipe. Use letters, digits, '.', '_' and '-'.\n"),
+        (["a b"], "'a b' cannot name a recipe. Use the letters a to z, digits, '.', '_' and '-'.\n"),
         (["no/where"], "no/where.toml cannot be written: No such file or directory. Give another name.\n"),
     ],
 )

@@ -111,7 +111,11 @@ def test_json_comes_in_several_forms(content, expected, tmp_path):
         ("rows.csv", "a,b,a\n1,2,3\n", "has the column 'a' twice; rename one"),
         ("rows.jsonl", '{"a": 1}\n'.encode("utf-16"), "is UTF-16; save it as UTF-8"),
         ("rows.jsonl.gz", b"no gzip", "cannot be read: Not a gzipped file"),
-        ("rows.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 1000, mtime=0)[:30], "cannot be read: Compressed file ended before"),
+        (
+            "rows.jsonl.gz",
+            gzip.compress(b'{"a": 1}\n' * 1000, mtime=0)[:30],
+            "cannot be read: Compressed file ended before",
+        ),
     ],
 )
 def test_a_file_that_is_no_table_is_named(name, content, message, tmp_path):

@@ -18,6 +18,7 @@ from grpo_kit.data.tables import read_table
 def online(monkeypatch):
     """As if nobody had asked for offline mode (the tests do, see conftest)."""
     monkeypatch.setattr(datasets.config, "HF_ENDPOINT", "https://hub.example")
+    monkeypatch.setattr(hub, "_asked", [])
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):

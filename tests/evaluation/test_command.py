@@ -234,7 +234,7 @@ def test_every_mistake_is_listed_at_once_and_nothing_written(tmp_path, monkeypat
     assert head == "eval: 9 mistakes"
     starts = ["--questions 0: at least 1", "--temperature 0 gives 2 completions that are all the same", "--top-p 1.5"]
     starts += ["--out there.json exists already", "--completions no/c.jsonl: there is no folder"]
-    starts += ["--column prompt: write OURS=THEIRS", "model './nowhere' is no folder here", "--data: 'mth500'"]
+    starts += ["--column prompt: write prompt=THEIRS", "model './nowhere' is no folder here", "--data: 'mth500'"]
     starts += ["--data: 'none.jsonl' is no file here"]
     for mistake, begin in zip(mistakes, starts, strict=True):
         assert mistake.strip().startswith(begin)

@@ -28,7 +28,6 @@ def boxed(text):
         ({}, 42, "42", True),
         ({}, 0.5, "0.5", True),
         ({}, "0.5", "1/2", False),
-        ({}, True, "True", True),
     ],
 )
 def test_the_verdict(settings, gold, answer, right):

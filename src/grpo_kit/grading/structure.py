@@ -13,7 +13,7 @@ NAME = re.compile(
     r"(?:_\{[^{}]*\}|_\w)?'*(?:\([\w\\,+]*\))?"
 )
 """What may stand before an equals sign as a mere name: `x`, `f(x)`, `a_{1}`, `\\angle ABC`, `\\text{Area}`."""
-LONGEST, DEEPEST = 5_000, 100
+LONGEST, DEEPEST = 10_000, 100
 """Texts of more characters, or with more brackets in brackets, are not looked into."""
 ALL_NUMBERS = ("all real numbers", "real numbers", "all reals", "all real x")
 _SIGNS = re.compile(r"\\(?:leq|geq|neq)(?![a-zA-Z])|<|>")

@@ -15,7 +15,7 @@ from grpo_kit.parts import part
 from grpo_kit.patterns import OneGroup
 from grpo_kit.rewards.answers import find_answer, idle_strict
 
-LONGEST = 5_000
+LONGEST = 10_000
 """A text of more characters is not read as a number."""
 
 

@@ -164,17 +164,21 @@ def _verifier(name: str) -> tuple[Callable[..., float], bool]:
 
     try:
         verify = reasoning_gym.get_score_answer_fn(name)
-    except Exception:  # it raises kinds of its own, down to AssertionError for what is only made of tasks
-        raise ValueError(f"reasoning-gym has no task {name!r} with a verifier") from None
+    except (ValueError, AssertionError):  # the second for what is only made of other tasks
+        raise ValueError(f"reasoning-gym has no task {name!r}") from None
     source = inspect.getsource(sys.modules[verify.__module__])
     return verify, re.search(r"\b(?:eval|exec|parse_expr|sympify)\(", source) is not None
+
+
+_QUOTED_NUMBER = re.compile(r"'[-+\d. ]*'|\"[-+\d. ]*\"")
 
 
 def _is_code(answer: str) -> bool:
     """Whether an answer names a function of Python or an attribute of something, or holds a text that could."""
     plain = unicodedata.normalize("NFKC", answer)  # as Python reads names
     names = set(re.findall(r"[^\W\d]\w*", plain))
-    return bool(names & (_CALLABLE - _ARITHMETIC) or _ATTRIBUTE.search(plain) or set("'\"") & set(plain))
+    quoted = set("'\"") & set(_QUOTED_NUMBER.sub("", plain))
+    return bool(names & (_CALLABLE - _ARITHMETIC) or _ATTRIBUTE.search(plain) or quoted)
 
 
 def _with_tuples(value: Any) -> Any:
