@@ -146,6 +146,7 @@ def with_reward(function):
     return [f"rewards.own={{kind='python', function='{function}'}}", "learners.small.rewards={own=1.0}"]
 
 
+@pytest.mark.slow
 def test_a_function_of_the_working_folder_needs_permission(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -249,6 +250,7 @@ def test_a_bug_is_not_taken_for_a_user_s_mistake(monkeypatch):
     assert isinstance(grpo_kit("list").exception, RuntimeError)
 
 
+@pytest.mark.slow
 def test_explain_lists_the_mistakes_that_check_lists(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = options(["stpes=3", "sampler.policy=smal", "evaluation.reward=right"])

@@ -198,6 +198,7 @@ def run(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_a_run_is_asked_as_it_was_trained_each_policy_in_turn(run, tmp_path):
     data = write_rows(tmp_path / "sums.jsonl")
     _, _, report, _ = run_eval(str(run), tmp_path, data=[data], template=None)

@@ -37,6 +37,7 @@ def test_data_with_a_mistake_of_its_own_is_not_read():
     assert mistakes("grpo", "data.rowz=3", "steps=0") == ["steps", "data.rowz"]
 
 
+@pytest.mark.slow
 def test_a_model_needs_positions_for_the_longest_row():
     with pytest.raises(RecipeError) as caught:
         open_recipe("grpo", settings=["sampler.max_new_tokens=250"])
@@ -48,6 +49,7 @@ def test_a_model_needs_positions_for_the_longest_row():
     assert mistakes("grpo", "evaluation.max_new_tokens=247") == ["policies.small"]
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_named():
     found = mistakes("grpo", "policies.small.device=banana")
     assert found == ["policies.small.device"]
@@ -77,6 +79,7 @@ def test_a_damaged_weights_file_is_refused(content, tmp_path):
         load_policy("small", PolicySpec(model=str(folder)), live=False)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_padded_to_another_size_is_used_on_its_common_part(tmp_path):
     padded = load_policy("large", PolicySpec(model="tiny:large"), live=False)
     with torch.random.fork_rng():

@@ -15,8 +15,6 @@ from typing import Any
 
 MEMORY = 4 * 2**30
 """Bytes of address space for a child; a job that wants more has status `error`."""
-
-
 PRACTICE = (
     r"\frac{1}{2}\sqrt{3}+2^{10}",
     r"-\frac{8x^2}{9(x^2-2)^{5/3}}",
@@ -26,7 +24,7 @@ PRACTICE = (
     r"\sum_{k=1}^{n}k^2",
     r"|x-1|+\log_2 8",
 )
-"""Expressions of many kinds."""
+"""What the parent reads beside the first child's work, so that later children start with a parser that has learned."""
 
 
 def main() -> None:
