@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
 from datetime import date, time
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from grpo_kit.checks import cross_checks
 from grpo_kit.parts import did_you_mean
 from grpo_kit.recipe import Recipe
+from grpo_kit.shipped import shipped_recipe, shipped_recipes
 
 Loc = tuple[int | str, ...]
 
@@ -42,11 +42,9 @@ def find_recipe(name: str) -> Path:
     if folder and name:
         inside = sorted(file.name for file in path.glob("*.toml"))
         raise RecipeError([f"is a folder. Give a file: {', '.join(inside) or 'there is no .toml file in it'}."], name)
-    shipped = Path(str(files("grpo_kit"))) / "recipes"
-    found = shipped / f"{path.stem}.toml"
-    if path.parent in (Path("."), Path("recipes")) and path.suffix in ("", ".toml") and found.is_file():
+    if (found := shipped_recipe(name)) is not None:
         return found
-    known = sorted(file.stem for file in shipped.glob("*.toml"))
+    known = list(shipped_recipes())
     raise RecipeError([f"no such file.{did_you_mean(path.stem, known)} Shipped: {', '.join(known)}."], name)
 
 

@@ -9,6 +9,13 @@ def shipped_recipes() -> dict[str, Path]:
     return {file.stem: file for file in sorted((Path(str(files("grpo_kit"))) / "recipes").glob("*.toml"))}
 
 
+def shipped_recipe(name: str) -> Path | None:
+    """The shipped recipe that `NAME`, `NAME.toml` or `recipes/NAME.toml` means; None where there is none."""
+    path = Path(name)
+    meant = path.parent in (Path("."), Path("recipes")) and path.suffix in ("", ".toml")
+    return shipped_recipes().get(path.stem) if meant else None
+
+
 def about(recipe: Path) -> str:
     """The first sentence of the comment that a recipe file starts with; empty without one."""
     head: list[str] = []

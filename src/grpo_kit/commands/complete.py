@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_kit.commands.samples import runs
-from grpo_kit.shipped import shipped_recipes
+from grpo_kit.shipped import shipped_recipe, shipped_recipes
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -49,8 +49,8 @@ def kinds(incomplete: str) -> list[str]:
 
 def settings(recipe: str | None, incomplete: str) -> list[str]:
     """`a.b=` for every key that a recipe file has; without a name, that of the line being typed."""
-    file = Path(recipe or _typed_recipe() or "")
-    file = file if file.is_file() else shipped_recipes().get(file.stem, file)
+    name = recipe or _typed_recipe() or ""
+    file = Path(name) if Path(name).is_file() else shipped_recipe(name) or Path(name)
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from grpo_kit.shipped import shipped_recipes
+from grpo_kit.shipped import shipped_recipe, shipped_recipes
 
 DEFAULT = "grpo"
 
@@ -31,10 +31,7 @@ def new_recipe(name: str, source: str | None) -> tuple[Path, str]:
 
 
 def _find(name: str) -> Path:
-    known = shipped_recipes()
-    path = Path(name)
-    if path.is_file():
-        return path
-    if path.parent in (Path("."), Path("recipes")) and path.stem in known:
-        return known[path.stem]
-    raise ValueError(f"--from {name}: there is no such recipe file. Shipped: {', '.join(known)}.")
+    found = Path(name) if Path(name).is_file() else shipped_recipe(name)
+    if found is None:
+        raise ValueError(f"--from {name}: there is no such recipe file. Shipped: {', '.join(shipped_recipes())}.")
+    return found

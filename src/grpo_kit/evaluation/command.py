@@ -19,10 +19,8 @@ from grpo_kit.grading import grade_all
 from grpo_kit.policies import Policy, load_policy
 from grpo_kit.rewards import Correctness
 from grpo_kit.run.folder import versions
+from grpo_kit.run.session import INTERRUPTED
 from grpo_kit.samplers import TransformersSampler
-
-INTERRUPTED = 130
-"""Exit code of an evaluation that Ctrl-C ended."""
 
 
 def eval_command(

@@ -142,7 +142,6 @@ class Pool:
                 verdicts |= zip(waiting, found, strict=True)
                 waiting = [pair for pair in waiting if verdicts[pair][1] == "timeout"]
         except BaseException:  # a Ctrl-C: nobody waits for what is being judged
-            threads.shutdown(wait=False, cancel_futures=True)
             self.stop()
             raise
         finally:

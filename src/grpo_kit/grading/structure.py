@@ -20,7 +20,7 @@ _SIGNS = re.compile(r"\\(?:leq|geq|neq)(?![a-zA-Z])|<|>")
 _EQUALS = re.compile(r"(?<![<>!:])(?:=|\\approx(?![a-zA-Z])|\\equiv(?![a-zA-Z]))")
 _AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])|\\(land|lor|wedge|vee)(?![a-zA-Z])")
 _MATRIX = re.compile(
-    r"(?P<scale>[^&]*?)(?P<open>[\[(]?)\\begin\{(?P<kind>[pbB]?matrix|array)\}(?:\{[lcr|]*\})?(?P<rows>.*)\\end\{(?P=kind)\}[\])]?",
+    r"(?P<scale>[^&]*?)[\[(]?\\begin\{(?P<kind>[pbB]?matrix|array)\}(?:\{[lcr|]*\})?(?P<rows>.*)\\end\{(?P=kind)\}[\])]?",
     re.DOTALL,
 )
 _DOMAIN = re.compile(

@@ -25,7 +25,7 @@ from grpo_kit.run.setup import Inputs, load_policies, prompt_stream
 from grpo_kit.run.statuses import Statuses
 
 INTERRUPTED = 130
-"""Exit code of a run that Ctrl-C ended."""
+"""Exit code of a command that Ctrl-C ended."""
 
 
 @dataclass(slots=True)
