@@ -1,6 +1,7 @@
 """Tiny things to test with: random Llamas, a word-level tokenizer, rollouts, experiences."""
 
 import string
+from collections.abc import Mapping
 from functools import lru_cache
 
 import torch
@@ -8,6 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from grpo_kit import Behavior, Component, Experience, Policy, Rewards, Rollouts, Sampling, SignalKey, Signals, Writer
+from grpo_kit.returns import Returns
 
 VOCABULARY = 12
 EOS = 1
@@ -101,6 +103,14 @@ def experience(rows: Rollouts, rewards: dict, policies: list[Policy]) -> Experie
         signals=signals,
         rewards=Rewards({name: component(value) for name, value in rewards.items()}),
     )
+
+
+def returns(rows: Rollouts, total, kept=None, counted=None, weights: Mapping[str, float] | None = None) -> Returns:
+    """Rewards of rows that are all kept unless said otherwise, and whose tokens all count."""
+    kept = torch.ones(len(rows), dtype=torch.bool) if kept is None else kept
+    total = torch.as_tensor(total, dtype=torch.get_default_dtype())
+    counted = rows.mask & kept[:, None] if counted is None else counted
+    return Returns(total=total, weights=weights or {}, kept=kept, counted=counted)
 
 
 def gradient_of(own: Policy) -> torch.Tensor:

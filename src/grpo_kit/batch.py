@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from grpo_kit.parts import table
-from grpo_kit.shapes import GroupId, PerRow, PerToken, TokenIds, TokenMask
+from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenIds, TokenMask
 
 StopReason = Literal["eos", "stop", "length", "error"]
 """Why a completion ended: an end-of-sequence token, a stop string, the length limit, or a fault of the sampler."""
@@ -107,9 +107,18 @@ class Rollouts:
     def temperature(self) -> float:
         """The temperature all rows were sampled at, at which every policy scores them; 1 for rows nobody sampled."""
         found = {writer.sampling.temperature for writer in self.behavior.writers} if self.behavior else {1.0}
+        found = found - {0.0} or found  # greedy rows stand beside sampled ones for comparison alone
         if len(found) != 1:
             raise ValueError(f"rows of one batch were sampled at temperatures {sorted(found)}; sample them at one")
         return found.pop()
+
+    @property
+    def greedy(self) -> RowMask:
+        """True for rows decoded greedily: rewarded for comparison, never trained on."""
+        if self.behavior is None:
+            return torch.zeros_like(self.groups, dtype=torch.bool)
+        greedily = torch.tensor([w.sampling.temperature == 0 for w in self.behavior.writers], device=self.mask.device)
+        return reduce(self.mask & greedily[self.behavior.writer], "row token -> row", "any")
 
     def written_by(self, policy: str) -> TokenMask:
         """True for the tokens that a policy (at any version) wrote."""
@@ -191,6 +200,12 @@ class Component:
     values: PerRow | PerToken
     statuses: tuple[str, ...]
 
+    @property
+    def abstained(self) -> RowMask:
+        """True where it says nothing of a row (NaN with status `none`), so that the other components decide alone."""
+        silent = torch.tensor([status == ABSTAINED for status in self.statuses], device=self.values.device)
+        return silent & self.per_row().isnan()
+
     def per_row(self) -> PerRow:
         """The values as one number a row (per-token values summed)."""
         return self.values if self.values.ndim == 1 else reduce(self.values, "row token -> row", "sum")
@@ -209,11 +224,7 @@ class Rewards:
         all abstain the row has no reward.
         """
         values = torch.stack([weight * self.components[name].per_row() for name, weight in weights.items()])
-        abstained = torch.tensor(
-            [[status == ABSTAINED for status in self.components[name].statuses] for name in weights],
-            device=values.device,
-        )
-        abstained = abstained.reshape(values.shape) & values.isnan()
+        abstained = torch.stack([self.components[name].abstained for name in weights])
         return torch.where(abstained.all(0), torch.nan, torch.where(abstained, 0, values).sum(0))
 
 

@@ -81,7 +81,7 @@ def train(
     for step in range(1, recipe.steps + 1):
         clock = Clock()
         experience, metrics = collect(recipe, policies, prompts, generator, memory, clock, refill, step)
-        kept = select_rows(recipe, experience, memory)
+        kept = select_rows(recipe, experience, memory, generator)
         for name, learner in learners.items():
             metrics |= diagnostics.of_rewards(name, learner.settings, experience, kept)
         clock.lap("select")
@@ -156,13 +156,14 @@ def sample(
     return Experience(rollouts=rollouts, signals=signals, rewards=Rewards(components))
 
 
-def select_rows(recipe: Recipe, experience: Experience, memory: Memory) -> RowMask:
-    """The rows to train on: those the selection keeps, all of them without one."""
-    groups = experience.rollouts.groups
+def select_rows(recipe: Recipe, experience: Experience, memory: Memory, generator: torch.Generator) -> RowMask:
+    """The rows to train on: those the selection keeps, all sampled ones without one."""
+    groups, greedy = experience.rollouts.groups, experience.rollouts.greedy
     if recipe.selection is None:
-        return torch.ones_like(groups, dtype=torch.bool)
-    rewards = experience.rewards.total(recipe.selection.rewards)
-    return memory.call("selection", recipe.selection.rule, rewards, groups)
+        return ~greedy
+    rewards = experience.rewards.total(recipe.selection.rewards).to(groups.device)
+    rewards = torch.where(greedy, torch.nan, rewards)
+    return memory.call("selection", recipe.selection.rule, rewards, groups, generator=generator)
 
 
 def update(learner: LiveLearner, batch: Batch, generator: torch.Generator, step: int) -> dict[str, float]:

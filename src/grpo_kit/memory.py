@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_kit.asked import call_with
+
 
 @dataclass(slots=True)
 class Memory:
@@ -19,11 +21,11 @@ class Memory:
         """The same states, for parts that stand under a place of the recipe."""
         return Memory(self.states, f"{self.place}{place}.")
 
-    def call(self, place: str, part: Any, *inputs: Any) -> Any:
-        """Call a part, handing it its state when it has one and keeping the new one."""
+    def call(self, place: str, part: Any, *inputs: Any, **offers: Any) -> Any:
+        """Call a part with what it asks for, handing it its state when it has one and keeping the new one."""
         if not hasattr(part, "init"):
-            return part(*inputs)
+            return call_with(part, *inputs, **offers)
         key = self.place + place
         state = self.states[key] if key in self.states else part.init()
-        value, self.states[key] = part(*inputs, state=state)
+        value, self.states[key] = call_with(part, *inputs, state=state, **offers)
         return value

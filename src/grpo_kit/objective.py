@@ -9,6 +9,7 @@ from torch import Tensor
 from grpo_kit.batch import Experience, Rollouts, Scores
 from grpo_kit.learner import Learner, LiveLearner
 from grpo_kit.memory import Memory
+from grpo_kit.returns import Returns
 from grpo_kit.shapes import PerToken, RowMask, TokenMask
 
 REMEDY = "Lower the learning rate, bound the ratio or the correction, or look at that row."
@@ -51,21 +52,17 @@ def freeze(name: str, learner: Learner, experience: Experience, kept: RowMask, m
     """
     rollouts = experience.rollouts
     rewards = experience.rewards.total(learner.rewards) if learner.rewards else torch.zeros(len(rollouts))
-    kept = kept & ~rewards.to(kept.device).isnan()
-    frozen = {
-        term_name: term.freeze(
-            experience,
-            rewards.to(rollouts.mask.device),
-            kept,
-            name,
-            memory.under(f"learners.{name}.terms.{term_name}"),
-        )
-        for term_name, term in learner.terms.items()
-    }
-    counted = rollouts.mask
+    rewards = rewards.to(rollouts.mask.device)
+    kept = kept & ~rewards.isnan() & ~rollouts.greedy
+    counted = rollouts.mask & kept[:, None]
     if learner.mask_truncated:
         whole = torch.tensor([reason != "length" for reason in rollouts.stop_reasons], device=counted.device)
         counted = counted & whole[:, None]
+    returns = Returns(total=rewards, weights=learner.rewards, kept=kept, counted=counted)
+    frozen = {
+        key: term.freeze(experience, returns, name, memory.under(f"learners.{name}.terms.{key}"))
+        for key, term in learner.terms.items()
+    }
     batch = Batch(
         rollouts=rollouts,
         numbers=tuple(range(len(rollouts))),

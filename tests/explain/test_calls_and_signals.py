@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 import torch
 
+import tiny
 from grpo_kit import read_recipe
 from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, trained_rows
 from grpo_kit.explain.signals import signals
@@ -154,9 +155,8 @@ def read(recipe, place, experience):
     role, name, *rest = place.split(".")
     if role == "rewards":
         return recipe.rewards[name](experience.rollouts, experience.signals)
-    rows = len(experience.rollouts)
-    rewards, kept = torch.zeros(rows), torch.ones(rows, dtype=torch.bool)
-    return recipe.learners[name].terms[rest[-1]].freeze(experience, rewards, kept, name, Memory())
+    returns = tiny.returns(experience.rollouts, torch.zeros(len(experience.rollouts)))
+    return recipe.learners[name].terms[rest[-1]].freeze(experience, returns, name, Memory())
 
 
 @pytest.mark.parametrize("described", RECIPES)

@@ -9,6 +9,7 @@ import tiny
 from grpo_kit import Experience, Rewards, Scores, SignalKey, Signals
 from grpo_kit.joining import widen
 from grpo_kit.memory import Memory
+from grpo_kit.returns import Returns
 from laws.data import normal, order, poison
 from tolerances import EXACT
 
@@ -23,6 +24,12 @@ class Case:
     counted: torch.Tensor
     current: Scores
 
+    @property
+    def returns(self) -> Returns:
+        """The rewards as a learner has them, of one component called task."""
+        kept = self.kept & ~self.rewards.isnan()
+        return tiny.returns(self.experience.rollouts, self.rewards, kept, self.counted, {"task": 1.0})
+
 
 def case(draw) -> Case:
     count = draw(st.integers(1, 5))
@@ -31,9 +38,12 @@ def case(draw) -> Case:
     rows = tiny.rollouts(lengths, groups, seed=draw(st.integers(0, 99)))
     scores = {SignalKey(name, 0): Scores(logprobs=normal(draw, *rows.mask.shape)) for name in ("small", "other")}
     whole = torch.tensor(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
+    rewards = normal(draw, count)
     return Case(
-        experience=Experience(rollouts=rows, signals=Signals(scores), rewards=Rewards({})),
-        rewards=normal(draw, count),
+        experience=Experience(
+            rollouts=rows, signals=Signals(scores), rewards=Rewards({"task": tiny.component(rewards)})
+        ),
+        rewards=rewards,
         kept=torch.tensor(draw(st.lists(st.booleans(), min_size=count, max_size=count))),
         counted=rows.mask & whole[:, None],
         current=Scores(logprobs=normal(draw, *rows.mask.shape), entropy=normal(draw, *rows.mask.shape).abs()),
@@ -43,7 +53,7 @@ def case(draw) -> Case:
 def value_and_gradients(term, given: Case):
     """The loss of each token, and the gradients of a fixed sum of them."""
     leaves = [given.current.logprobs.detach().requires_grad_(), given.current.entropy.detach().requires_grad_()]
-    frozen = term.freeze(given.experience, given.rewards, given.kept, "small", Memory())
+    frozen = term.freeze(given.experience, given.returns, "small", Memory())
     mask = given.experience.rollouts.mask
     loss = term(Scores(logprobs=leaves[0], entropy=leaves[1]), frozen, mask, given.counted)
     gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
@@ -80,7 +90,7 @@ def wider(given: Case, columns: int, draw) -> Case:
         experience=Experience(
             rollouts=replace(rollouts, tokens=widen(rollouts.tokens, width), mask=mask, behavior=behavior),
             signals=Signals(scores),
-            rewards=Rewards({}),
+            rewards=given.experience.rewards,
         ),
         rewards=given.rewards,
         kept=given.kept,
@@ -143,10 +153,9 @@ def on_policy_it_is_reinforce(term, draw):
         experience=Experience(
             rollouts=replace(rollouts, behavior=behavior),
             signals=Signals({SignalKey("small", 0): same}),
-            rewards=Rewards({}),
+            rewards=given.experience.rewards,
         ),
     )
-    seen = torch.where(given.kept, given.rewards, torch.nan) if term.baseline == "selected" else given.rewards
-    advantages = term.advantage(seen, rollouts.groups)[:, None].expand(given.counted.shape)
+    advantages = term.freeze(given.experience, given.returns, "small", Memory())["advantages"]
     gradient = value_and_gradients(term, on_policy)[1]
     torch.testing.assert_close(gradient, -torch.where(given.counted, advantages, 0), **EXACT)

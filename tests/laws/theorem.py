@@ -26,6 +26,7 @@ from grpo_kit import (
     Writer,
 )
 from grpo_kit.memory import Memory
+from grpo_kit.returns import Returns
 from tolerances import THEOREM
 
 EOS = 0
@@ -110,9 +111,9 @@ def expected_gradient(setting: Setting) -> torch.Tensor:
     task = task_rewards(small)[[index for group in groups for index in group]]
     from_task = kd(rollouts, signals).values + task
     term = PolicyGradient(advantage=setting.advantage, surrogate=setting.surrogate)
-    everything = torch.ones(len(rows), dtype=torch.bool)
+    returns = Returns(total=from_task, weights={}, kept=torch.ones(len(rows), dtype=torch.bool), counted=mask)
     experience = Experience(rollouts=rollouts, signals=signals, rewards=Rewards({}))
-    frozen = term.freeze(experience, from_task, everything, "small", Memory())
+    frozen = term.freeze(experience, returns, "small", Memory())
     losses = term(Scores(logprobs=of_small), frozen, mask, mask)
     # The weights are those of one step with all groups in it, 1/(R N) with R = groups x G; a step has one group.
     weights = (setting.weighting or FixedLength(length=setting.longest))(mask) * len(groups)

@@ -13,8 +13,10 @@ from grpo_kit import (
     Component,
     Correctness,
     CosineLength,
+    EqualRows,
     Experience,
     NumberMatch,
+    PolicyGradient,
     Python,
     Repetition,
     Rewards,
@@ -26,8 +28,8 @@ from grpo_kit.config import parse_recipe
 from grpo_kit.formula import plain
 from grpo_kit.learner import Learner
 from grpo_kit.rewards import REWARDS
+from laws.row import CLIPPED
 from laws.splits import OPTIMIZER
-from laws.table import CLIPPED, EqualRows, PolicyGradient
 
 NO_SIGNALS = Signals({})
 ROOT = Path(__file__).parents[2]

@@ -59,7 +59,9 @@ def test_the_baseline_sees_the_selected_or_the_sampled_rows():
     experience = tiny.experience(rows, {}, [tiny.policy()])
     rewards, kept = torch.tensor([1.0, 0.0, 5.0]), torch.tensor([True, True, False])
     selected, sampled = (
-        PolicyGradient(**PARTS, baseline=baseline).freeze(experience, rewards, kept, "small", Memory())["advantages"]
+        PolicyGradient(**PARTS, baseline=baseline).freeze(
+            experience, tiny.returns(rows, rewards, kept), "small", Memory()
+        )["advantages"]
         for baseline in ("selected", "sampled")
     )
     assert selected[:, 0].tolist() == [0.5, -0.5, 0.0]  # mean of 1, 0
@@ -71,15 +73,17 @@ def test_the_correction_is_anchor_over_behavior_and_multiplies_the_loss():
     experience = tiny.experience(rows, {}, [tiny.policy()])
     part = ImportanceWeight(level="prefix", high=1.3)
     term = PolicyGradient(**PARTS, correction=part)
-    rewards, everything = torch.tensor([1.0, 0.0]), torch.ones(2, dtype=torch.bool)
-    frozen = term.freeze(experience, rewards, everything, "small", Memory())
+    frozen = term.freeze(experience, tiny.returns(rows, [1.0, 0.0]), "small", Memory())
     anchor = experience.signals["small"].logprobs
     weights = part(anchor - rows.behavior.logprobs, rows.mask)
     torch.testing.assert_close(frozen["correction"], weights, **EXACT)
     plain = PolicyGradient(**PARTS)
     current = Scores(logprobs=anchor + 0.05)
+    uncorrected = {name: value for name, value in frozen.items() if name != "correction"}
     torch.testing.assert_close(
-        term(current, frozen, rows.mask, rows.mask), weights * plain(current, frozen, rows.mask, rows.mask), **EXACT
+        term(current, frozen, rows.mask, rows.mask),
+        weights * plain(current, uncorrected, rows.mask, rows.mask),
+        **EXACT,
     )
 
 
@@ -87,7 +91,7 @@ def test_with_anchor_behavior_the_ratio_is_to_the_writer():
     rows = tiny.rollouts([3], [0])
     experience = tiny.experience(rows, {}, [tiny.policy()])
     term = PolicyGradient(**PARTS, anchor="behavior")
-    frozen = term.freeze(experience, torch.ones(1), torch.ones(1, dtype=torch.bool), "small", Memory())
+    frozen = term.freeze(experience, tiny.returns(rows, [1.0]), "small", Memory())
     assert frozen["anchor"] is rows.behavior.logprobs
     frozen = {**frozen, "advantages": torch.ones(1, 3)}
     loss = term(Scores(logprobs=rows.behavior.logprobs - 1), frozen, rows.mask, rows.mask)

@@ -1,6 +1,6 @@
 """Selections: which of a group's sampled rows are trained on (M sampled, G kept)."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from grpo_kit.parts import Role
 from grpo_kit.selections.max_variance import MaxVariance
@@ -12,7 +12,7 @@ from grpo_kit.shapes import GroupId, PerRow, RowMask
 class Selection(Protocol):
     """Rewards and groups in, the rows to keep out; rows with a missing reward (NaN) are never kept."""
 
-    def __call__(self, rewards: PerRow, groups: GroupId) -> RowMask:
+    def __call__(self, rewards: PerRow, groups: GroupId, *args: Any, **asked: Any) -> RowMask:
         """True for the rows to keep."""
         ...
 

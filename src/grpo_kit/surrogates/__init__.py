@@ -1,8 +1,7 @@
 """Surrogates: the loss whose gradient moves the policy along its advantages."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from grpo_kit.logprobs import LogProbs
 from grpo_kit.parts import Role
 from grpo_kit.shapes import PerToken
 from grpo_kit.surrogates.clip import Clip
@@ -11,9 +10,13 @@ from grpo_kit.surrogates.reinforce import Reinforce
 
 @runtime_checkable
 class Surrogate(Protocol):
-    """The log-ratio, detached advantages and the record of log-probabilities in, a loss per token out (minimised)."""
+    """The log-ratio and detached advantages in, a loss per token out (minimised).
 
-    def __call__(self, log_ratio: PerToken, advantages: PerToken, logprobs: LogProbs | None = None) -> PerToken:
+    A surrogate that needs more names it as a parameter: `mask` (TokenMask, the tokens that count, for one that looks at
+    whole rows: it says how its loss spreads over the row's tokens), `logprobs` (LogProbs, the record of the three).
+    """
+
+    def __call__(self, log_ratio: PerToken, advantages: PerToken, *args: Any, **asked: Any) -> PerToken:
         """Loss of each token; its inputs are already selected by the mask."""
         ...
 

@@ -7,7 +7,6 @@ import torch
 from pydantic import Field, model_validator
 
 from grpo_kit.formula import number
-from grpo_kit.logprobs import LogProbs
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken
 
@@ -49,7 +48,7 @@ class Clip:
         inner = rf"\min(\rho_{{it}} \cdot A_i, \operatorname{{clip}}(\rho_{{it}}, {bounds}) \cdot A_i)"
         return f"-{inner}" if self.cap is None else rf"-\max({inner}, {number(self.cap)} \cdot \min(A_i, 0))"
 
-    def __call__(self, log_ratio: PerToken, advantages: PerToken, logprobs: LogProbs | None = None) -> PerToken:
+    def __call__(self, log_ratio: PerToken, advantages: PerToken) -> PerToken:
         """Loss of each token; see the class."""
         cap = None if self.cap is None else log(self.cap)
         above, below = log_ratio.clamp(max=log1p(self.high)), log_ratio.clamp(min=log1p(-self.low), max=cap)

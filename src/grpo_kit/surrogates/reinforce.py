@@ -1,6 +1,5 @@
 """The plain score-function loss."""
 
-from grpo_kit.logprobs import LogProbs
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken
 
@@ -24,6 +23,6 @@ class Reinforce:
         """Loss of a token."""
         return r"-A_i \cdot \log \rho_{it}"
 
-    def __call__(self, log_ratio: PerToken, advantages: PerToken, logprobs: LogProbs | None = None) -> PerToken:
+    def __call__(self, log_ratio: PerToken, advantages: PerToken) -> PerToken:
         """Loss of each token; see the class."""
         return -advantages * log_ratio

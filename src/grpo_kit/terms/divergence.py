@@ -8,7 +8,8 @@ from grpo_kit.divergences import DIVERGENCES, Divergence
 from grpo_kit.masked import select
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part
-from grpo_kit.shapes import PerRow, PerToken, RowMask, TokenMask
+from grpo_kit.returns import Returns
+from grpo_kit.shapes import PerToken, TokenMask
 
 
 @part("divergence")
@@ -37,9 +38,7 @@ class DivergenceTerm:
         """The other policy's scores."""
         return (self.to,)
 
-    def freeze(
-        self, experience: Experience, rewards: PerRow, kept: RowMask, learner: str, memory: Memory
-    ) -> Mapping[str, PerToken]:
+    def freeze(self, experience: Experience, returns: Returns, learner: str, memory: Memory) -> Mapping[str, PerToken]:
         """The other policy's log-probabilities."""
         return {"other": experience.signals[self.to].logprobs}
 

@@ -6,7 +6,8 @@ from grpo_kit.batch import Experience, Scores
 from grpo_kit.masked import select
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part
-from grpo_kit.shapes import PerRow, PerToken, RowMask, TokenMask
+from grpo_kit.returns import Returns
+from grpo_kit.shapes import PerToken, TokenMask
 
 
 @part("entropy")
@@ -35,9 +36,7 @@ class EntropyBonus:
         """Nobody's frozen scores."""
         return ()
 
-    def freeze(
-        self, experience: Experience, rewards: PerRow, kept: RowMask, learner: str, memory: Memory
-    ) -> Mapping[str, PerToken]:
+    def freeze(self, experience: Experience, returns: Returns, learner: str, memory: Memory) -> Mapping[str, PerToken]:
         """Nothing is fixed."""
         return {}
 

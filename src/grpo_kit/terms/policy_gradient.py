@@ -8,14 +8,16 @@ from einops import repeat
 from pydantic import Field, model_validator
 
 from grpo_kit.advantages import ADVANTAGES, Advantage
+from grpo_kit.asked import call_with
 from grpo_kit.batch import Experience, Scores
-from grpo_kit.corrections import CORRECTIONS, Correction
+from grpo_kit.corrections import CORRECTIONS, Correction, factors
 from grpo_kit.logprobs import LogProbs
 from grpo_kit.masked import select
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part
 from grpo_kit.ratios import RATIOS, Ratio, TokenRatio
-from grpo_kit.shapes import PerRow, PerToken, RowMask, TokenMask
+from grpo_kit.returns import Returns, greedy_rewards, token_rewards
+from grpo_kit.shapes import PerToken, TokenMask
 from grpo_kit.surrogates import SURROGATES, Reinforce, Surrogate
 
 
@@ -28,7 +30,7 @@ class PolicyGradient:
     the anchor is the tokens' writer $\mu$: for rows of another model the clip then pulls the learner toward that
     model even under noise rewards (it drops good tokens that the learner likes better than the writer did and keeps
     bad ones); it is CoDistill-GRPO's form as published (arXiv:2605.08873). A correction there is an error, since it
-    would be 1.
+    would be 1, but for one that is decided at every update and only keeps or drops.
 
     Attributes:
         advantage: rewards of the rows to advantages.
@@ -50,7 +52,7 @@ class PolicyGradient:
 
     @model_validator(mode="after")
     def _nothing_is_idle(self) -> "PolicyGradient":
-        if self.anchor == "behavior" and self.correction is not None:
+        if self.anchor == "behavior" and any(not is_live for _, is_live in factors(self.correction)):
             raise ValueError(
                 "anchor 'behavior' leaves a correction nothing to do (it would always be 1); "
                 "remove the correction or use anchor 'proximal'"
@@ -73,22 +75,21 @@ class PolicyGradient:
         """The learner's own scores, where they are the anchor."""
         return (learner,) if self.anchor == "proximal" else ()
 
-    def freeze(
-        self, experience: Experience, rewards: PerRow, kept: RowMask, learner: str, memory: Memory
-    ) -> Mapping[str, PerToken]:
+    def freeze(self, experience: Experience, returns: Returns, learner: str, memory: Memory) -> Mapping[str, PerToken]:
         """Advantages, anchor, behavior and correction of every row."""
         rollouts = experience.rollouts
         assert rollouts.behavior is not None, "a policy gradient needs rows that somebody sampled"
-        seen = torch.where(kept, rewards, torch.nan) if self.baseline == "selected" else rewards
-        advantages = memory.call("advantage", self.advantage, seen, rollouts.groups)
-        if advantages.ndim == 1:
-            advantages = repeat(advantages, "row -> row token", token=rollouts.mask.shape[1])
         behavior = rollouts.behavior.logprobs
         anchor = behavior if self.anchor == "behavior" else experience.signals[learner].logprobs
+        advantages = self._advantages(experience, returns, memory)
         frozen = {"advantages": advantages, "anchor": anchor, "behavior": behavior}
-        if self.correction is not None:
-            at_scoring = LogProbs(current=anchor, anchor=anchor, behavior=behavior)
-            frozen["correction"] = self.correction(at_scoring.log_correction, rollouts.mask)
+        at_scoring = LogProbs(current=anchor, anchor=anchor, behavior=behavior)
+        fixed = [factor for factor, is_live in factors(self.correction) if not is_live]
+        for factor in fixed:
+            weight = call_with(
+                factor, at_scoring.log_correction, returns.counted, groups=rollouts.groups, advantages=advantages
+            )
+            frozen["correction"] = frozen["correction"] * weight if "correction" in frozen else weight
         return frozen
 
     def __call__(
@@ -101,5 +102,33 @@ class PolicyGradient:
             behavior=select(frozen["behavior"], written),
         )
         log_ratio = select(self.ratio(logprobs.log_ratio, written), counted)
-        loss = self.surrogate(log_ratio, select(frozen["advantages"], counted), logprobs)
-        return loss if self.correction is None else loss * select(frozen["correction"], counted)
+        advantages = select(frozen["advantages"], counted)
+        loss = call_with(self.surrogate, log_ratio, advantages, mask=counted, logprobs=logprobs)
+        if "correction" in frozen:
+            loss = loss * select(frozen["correction"], counted)
+        moved = (logprobs.current - logprobs.behavior).detach()
+        for factor in (factor for factor, is_live in factors(self.correction) if is_live):
+            loss = loss * call_with(factor, moved, counted, advantages=advantages)
+        return loss
+
+    def _advantages(self, experience: Experience, returns: Returns, memory: Memory) -> PerToken:
+        """The advantage of every token, from the rewards of the rows that its baseline may see."""
+        rollouts, greedy = experience.rollouts, experience.rollouts.greedy
+        rewards = torch.where(returns.kept if self.baseline == "selected" else ~greedy, returns.total, torch.nan)
+        visible = ~rewards.isnan()
+        weighted = {name: experience.rewards.components[name] for name in returns.weights}
+        by_token = token_rewards(experience.rewards, returns.weights, rollouts)
+        advantages = memory.call(
+            "advantage",
+            self.advantage,
+            rewards,
+            rollouts.groups,
+            mask=rollouts.mask,
+            token_rewards=torch.where(visible[:, None], by_token, torch.nan),
+            components={name: torch.where(visible, part.per_row(), torch.nan) for name, part in weighted.items()},
+            weights=returns.weights,
+            greedy_rewards=greedy_rewards(returns.total, rollouts.groups, greedy),
+        )
+        if advantages.ndim == 1:
+            advantages = repeat(advantages, "row -> row token", token=rollouts.mask.shape[1])
+        return advantages
