@@ -1,0 +1,3 @@
+"""Programs of `make mutants`, not tests: they need cosmic-ray."""
+
+collect_ignore = ["run.py", "mutants.py"]
