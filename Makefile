@@ -6,11 +6,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 DEVELOPED := $(VENV)/.developed
+PEERS := .venv-peers
+RESULTS := build/parity
 # Tests in parallel, a torch thread each: more threads than cores make tiny models slower, not faster.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4
+# worksteal: neighbors stay together, so that what a file prepares once is prepared by one process.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-slow fix format lint types test coverage docs golden clean
+.PHONY: help run check check-slow fix format lint types test coverage docs golden parity clean mutants
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -38,8 +41,13 @@ coverage: $(DEVELOPED)  ## The same, with the lines of src that none of them run
 docs: $(DEVELOPED)  ## Build the documentation into site/; a warning is an error.
 	$(BIN)/mkdocs build --strict
 
-check-slow: $(DEVELOPED)  ## The tests that take longer, such as the tutorial word for word.
+check-slow: $(DEVELOPED)  ## The tests that take longer, such as the tutorial word for word, and the laws on ten times the data.
 	$(PYTEST) -m slow tests
+	$(PYTEST) --hypothesis-profile thorough tests/test_laws.py tests/test_law_table.py
+
+mutants: $(DEVELOPED)  ## Mutation testing of the loss maths: each small fault must fail a test; half an hour on two cores.
+	$(PIP) install --quiet --constraint constraints.txt --group mutation
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutation/run.py
 
 fix: $(DEVELOPED)  ## Format, and mend what the linter can mend.
 	$(BIN)/ruff format .
@@ -48,8 +56,18 @@ fix: $(DEVELOPED)  ## Format, and mend what the linter can mend.
 golden: $(DEVELOPED)  ## Rewrite the golden short runs in tests/golden/; review the diff.
 	OMP_NUM_THREADS=1 $(BIN)/python tests/test_golden.py
 
+parity: export OMP_NUM_THREADS := 1
+parity: export PYTHONWARNINGS := ignore
+parity: $(INSTALLED) $(PEERS)/.installed  ## Compare with TRL and verl in .venv-peers; renews docs/parity.md.
+	mkdir -p $(RESULTS)
+	$(BIN)/python tests/parity/batches.py $(RESULTS)/batches.pt
+	$(BIN)/python tests/parity/ours.py $(RESULTS)/batches.pt $(RESULTS)/ours.pt
+	$(PEERS)/bin/python tests/parity/theirs_trl.py $(RESULTS)/batches.pt $(RESULTS)/trl.pt
+	$(PEERS)/bin/python tests/parity/theirs_verl.py $(RESULTS)/batches.pt $(RESULTS)/verl.pt
+	$(BIN)/python tests/parity/compare.py $(RESULTS)/batches.pt $(RESULTS)/ours.pt docs/parity.md $(RESULTS)/trl.pt $(RESULTS)/verl.pt
+
 clean:  ## Remove the environment and everything built. Runs stay.
-	rm -rf $(VENV) site dist build .coverage htmlcov .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) site dist build .coverage htmlcov .pytest_cache .ruff_cache .hypothesis
 
 # torch comes first and exactly: a looser requirement may bring a build for GPUs of several GB.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -62,4 +80,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(DEVELOPED): $(INSTALLED)
 	$(PIP) install --quiet --constraint constraints.txt --group dev
+	touch $@
+
+$(PEERS)/.installed: tests/parity/requirements.txt
+	$(PYTHON) -m venv --clear $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' $<)"
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@

@@ -6,22 +6,33 @@ from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+# What grpo_kit imports comes before it: inside the jaxtyping hook Python would compile all of it anew.
+import beartype  # noqa: F401
+import datasets  # noqa: F401
+import math_verify  # noqa: F401
+import matplotlib.pyplot  # noqa: F401
 import pytest
 import torch
+import torch.distributed._tools.mem_tracker
+import transformers.models.auto.modeling_auto
+import transformers.models.llama.modeling_llama  # noqa: F401
 from hypothesis import HealthCheck, Phase, settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests can say `from laws.table import ...`
 
-settings.register_profile(
-    "grpo_kit",
-    deadline=None,
-    derandomize=True,
-    max_examples=30,
-    database=None,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
-)
-settings.load_profile("grpo_kit")
+EXAMPLES = {"quick": 15, "thorough": 150}
+"""Random examples of a property, by hypothesis profile; `make check-slow` runs the laws thoroughly."""
+for name, examples in EXAMPLES.items():
+    settings.register_profile(
+        name,
+        deadline=None,
+        derandomize=True,
+        max_examples=examples,
+        database=None,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+    )
+settings.load_profile("quick")  # another one: pytest --hypothesis-profile thorough
 
 
 @pytest.fixture

@@ -152,8 +152,9 @@ CASES = {
             "learners.small.terms.kl={kind='divergence', to='reference', divergence={kind='sampled_kl', estimator='k1'}}",
         ],
         [
-            "learners.small.terms.kl.divergence: estimator 'k1' as a loss has an expected gradient of zero: the other "
-            "policy has no influence. Use 'k2' (gradient of the reverse KL) or 'k3' (gradient of the forward KL).",
+            "learners.small.terms.kl: estimator 'k1' as a loss has an expected gradient of zero: the other policy has no "
+            "influence. Use 'k2', 'k1+' or 'k3+' (gradient of the reverse KL), 'k3' (gradient of the forward KL), or "
+            "importance = true.",
         ],
         [
             "policies.reference={model='tiny:small'}",

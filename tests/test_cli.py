@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from grpo_kit.cli import app
 
-SHORT = ["prompts_per_step=2", "evaluation.questions=8", "evaluation.samples=2", "steps=2", "sampler.samples=4"]
+ROWS = ["data.rows=64"]
+SHORT = [*ROWS, "prompts_per_step=2", "evaluation.questions=8", "evaluation.samples=2", "steps=2", "sampler.samples=4"]
 COMMAND = [str(Path(sys.executable).with_name("grpo-kit"))]
 
 
@@ -43,7 +44,7 @@ def test_run_trains_and_says_where_the_folder_is(tmp_path):
     result = grpo_kit("run", "grpo", *options(SHORT), "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == "4096 prompts to train on, 8 to evaluate on"
+    assert lines[0] == "64 prompts to train on, 8 to evaluate on"
     assert any(line.startswith("step 1/2  reward small ") and line.endswith(" tokens/s") for line in lines)
     assert any(line.strip() == "grpo: held-out questions, step 0 -> 2" for line in lines)
     assert lines[-1] == f"run folder: {tmp_path / 'out'}"
@@ -61,7 +62,7 @@ def test_an_existing_out_is_refused_and_nothing_written(tmp_path):
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_all_mistakes_are_listed_and_nothing_is_left_behind(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = grpo_kit(command, "grpo", *options(["stpes=3", "sampler.policy=smal", "evaluation.reward=right"]))
+    result = grpo_kit(command, "grpo", *options([*ROWS, "stpes=3", "sampler.policy=smal", "evaluation.reward=right"]))
     assert result.exit_code == 1
     head, *mistakes = result.output.splitlines()
     assert head == "grpo: 3 mistakes"
@@ -70,9 +71,9 @@ def test_all_mistakes_are_listed_and_nothing_is_left_behind(command, tmp_path, m
 
 
 def test_check_reads_recipe_tokenizers_and_data():
-    result = grpo_kit("check", "recipes/codistill.toml", *options(["evaluation.questions=8"]))
+    result = grpo_kit("check", "recipes/codistill.toml", *options([*ROWS, "evaluation.questions=8"]))
     assert result.exit_code == 0
-    assert result.output == "4096 prompts to train on, 8 to evaluate on\nrecipes/codistill.toml: no mistakes\n"
+    assert result.output == "64 prompts to train on, 8 to evaluate on\nrecipes/codistill.toml: no mistakes\n"
 
 
 def test_check_lists_what_is_wrong_with_models_and_data_together(tmp_path):
@@ -92,7 +93,7 @@ def test_tokenizers_that_differ_are_refused(tmp_path):
     import tiny
 
     tiny.policy().save(tmp_path / "other")
-    result = grpo_kit("check", "codistill", *options(["policies.large.model=" + str(tmp_path / "other")]))
+    result = grpo_kit("check", "codistill", *options([*ROWS, "policies.large.model=" + str(tmp_path / "other")]))
     assert result.exit_code == 1
     assert "  policies.large: its tokenizer differs from that of 'small' in " in result.output
     assert "Policies that share rollouts need the same tokenizer." in result.output
@@ -234,12 +235,18 @@ def test_the_version():
     ],
 )
 def test_a_mistake_in_the_command_itself_is_one_plain_line(arguments, said):
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True)
-    assert done.returncode == 2
+    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}, prog_name="grpo-kit")
+    assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr.startswith(said)
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.endswith(" --help\n")
+
+
+def test_the_installed_command_says_the_same():
+    done = subprocess.run([*COMMAND, "rn", "grpo"], capture_output=True, text=True)
+    said = "No such command 'rn'. Did you mean 'run'? See: grpo-kit --help\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 def test_a_bug_is_not_taken_for_a_user_s_mistake(monkeypatch):
@@ -253,7 +260,7 @@ def test_a_bug_is_not_taken_for_a_user_s_mistake(monkeypatch):
 @pytest.mark.slow
 def test_explain_lists_the_mistakes_that_check_lists(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    settings = options(["stpes=3", "sampler.policy=smal", "evaluation.reward=right"])
+    settings = options([*ROWS, "stpes=3", "sampler.policy=smal", "evaluation.reward=right"])
     explained, checked = grpo_kit("explain", "grpo", *settings), grpo_kit("check", "grpo", *settings)
     assert explained.exit_code == checked.exit_code == 1
     assert explained.output == checked.output
@@ -261,7 +268,7 @@ def test_explain_lists_the_mistakes_that_check_lists(tmp_path, monkeypatch):
 
 
 def test_explain_says_the_same_every_time_and_what_is_asked_of_it():
-    small = options([*SHORT, "data.rows=64"])
+    small = options(SHORT)
     first, again = (grpo_kit("explain", "grpo", *small) for _ in range(2))
     assert first.exit_code == 0, first.output
     assert first.output == again.output

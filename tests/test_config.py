@@ -245,7 +245,10 @@ def places(table, above=()):
             yield from places(value, (*above, key))
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+OTHERS_SLOW = [pytest.param(path, marks=[] if path.stem == "codistill" else pytest.mark.slow) for path in SHIPPED]
+
+
+@pytest.mark.parametrize("path", OTHERS_SLOW, ids=lambda path: path.stem)
 def test_a_mistake_is_not_followed_by_others_that_are_none(path, tmp_path):
     """A list of dates fits nowhere; put in the place of any key in turn, it is the one thing that is reported."""
     raw = as_table(read_recipe(str(path)))

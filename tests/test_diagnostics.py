@@ -7,15 +7,22 @@ import torch
 
 import tiny
 from grpo_kit import (
+    CISPO,
+    DPPO,
+    GMPO,
+    SAPO,
     AdamW,
     Clip,
     Component,
+    DivergenceMask,
     EqualTokens,
     Experience,
     GroupMean,
     ImportanceWeight,
     Learner,
     PolicyGradient,
+    Product,
+    Reinforce,
     Rewards,
     Signals,
     diagnostics,
@@ -38,15 +45,17 @@ def test_effective_sample_size():
     assert diagnostics.effective_sample_size(torch.zeros(2, 2), mask) == 0.0
 
 
-def test_clip_fraction_counts_tokens_whose_gradient_the_clip_removed():
-    log_ratio = torch.tensor([[0.5, 0.5, -0.5, -0.5, 0.0, 0.5, 2.0]], requires_grad=True)
-    advantages = torch.tensor([[1.0, -1.0, 1.0, -1.0, 1.0, 0.0, -1.0]])
-    clip = Clip(cap=3.0)
-    (gradient,) = torch.autograd.grad(clip(log_ratio, advantages).sum(), log_ratio)
-    dropped = int(((gradient == 0) & (advantages != 0)).sum())
-    assert dropped == 3  # +0.5 up, -0.5 down, and e^2 over the cap
-    found = diagnostics.clip_fraction(log_ratio.detach(), advantages, torch.ones(1, 7, dtype=torch.bool), clip)
-    assert found == pytest.approx(dropped / 6)  # one of seven has no advantage
+def test_chi_square():
+    log_weights, mask = torch.tensor([[1.0, 3.0, 99.0]]).log(), torch.tensor([[True, True, False]])
+    assert diagnostics.chi_square(log_weights, mask) == pytest.approx((1 + 9) / 2 - 1)
+
+
+def test_a_low_sample_size_is_named_once():
+    sizes = {"learner/a/policy/effective_sample_size": 0.09, "learner/b/policy/effective_sample_size": 0.04}
+    said = diagnostics.low_sample_size({**sizes, "learner/a/policy/raw_effective_sample_size": 0.001})
+    assert said.startswith("learner/b/policy/effective_sample_size is 0.040, below 0.1: few tokens decide")
+    assert diagnostics.low_sample_size(dict.fromkeys(sizes, diagnostics.LOW_SAMPLE_SIZE)) is None
+    assert diagnostics.low_sample_size({"learner/a/policy/raw_effective_sample_size": 0.001}) is None
 
 
 def test_flat_groups():
@@ -101,6 +110,94 @@ def test_of_term_ignores_what_is_masked():
     assert found["t/effective_sample_size"] == pytest.approx(1.0)
     assert found["t/log_weight_token"] == pytest.approx(math.log(2))
     assert found["t/log_weight_row"] == pytest.approx(1.5 * math.log(2))  # rows of 2 and 1 tokens
+
+
+def of_term(term, *, log_ratio, advantages, gap=0.0):
+    """The metrics of a term on one row of tokens with these log-ratios to the anchor."""
+    rows = tiny.rollouts([log_ratio.shape[1]], [0])
+    anchor = torch.full_like(log_ratio, -3.0)
+    frozen = {"advantages": advantages, "anchor": anchor, "behavior": anchor - gap}
+    if term.correction is not None and not getattr(term.correction, "at_update", False):
+        frozen["correction"] = term.correction(anchor - frozen["behavior"], rows.mask)
+    if term.anchor == "behavior":
+        frozen["anchor"] = frozen["behavior"]
+    batch = Batch(rollouts=rows, numbers=(0,), counted=rows.mask, frozen={"policy": frozen})
+    return diagnostics.of_term("t", term, frozen, anchor + log_ratio, batch)
+
+
+@pytest.mark.parametrize(
+    "surrogate", [Clip(cap=5.0), GMPO(), DPPO(high=0.05, low=0.01), CISPO(bound="relative", low=0.3, high=0.3)], ids=str
+)
+def test_clip_fraction_is_of_the_tokens_with_an_advantage(surrogate):
+    log_ratio = torch.tensor([[1.5, 1.5, -0.5, -0.5, 0.0, 1.5, 2.0]])
+    advantages = torch.tensor([[1.0, -1.0, 1.0, -1.0, 1.0, 0.0, -1.0]])
+    clipped = {
+        "clip": 3,  # up with A > 0, down with A < 0, and e^2 above the cap
+        "gmpo": 2,
+        "dppo": 2,  # e^-3 (e^1.5 - 1) = 0.17 above 0.05, e^-3 (1 - e^-0.5) = 0.02 above 0.01
+        "cispo": 5,  # e^1.5, e^2 above 1.3, e^-0.5 below 0.7, whatever the advantage
+    }[surrogate.kind]
+    term = PolicyGradient(advantage=GroupMean(), surrogate=surrogate)
+    found = of_term(term, log_ratio=log_ratio, advantages=advantages)
+    assert found["t/clip_fraction"] == pytest.approx(clipped / 6)  # one of seven has no advantage
+
+
+def test_a_surrogate_that_clips_nothing_has_no_clip_fraction():
+    for surrogate in (Reinforce(), SAPO()):
+        term = PolicyGradient(advantage=GroupMean(), surrogate=surrogate)
+        found = of_term(term, log_ratio=torch.ones(1, 2), advantages=torch.ones(1, 2))
+        assert "t/clip_fraction" not in found
+
+
+def test_the_gap_to_the_writer_is_there_without_a_correction():
+    gap, ones = torch.tensor([[0.5, -1.0]]), torch.ones(1, 2)
+    found = of_term(learner().terms["policy"], log_ratio=0.1 * ones, advantages=ones, gap=gap)
+    assert found["t/gap_mean"] == pytest.approx(0.75)
+    assert found["t/gap_max"] == 1.0
+    assert found["t/gap_kl"] == pytest.approx((math.exp(0.5) - 1.5 + math.exp(-1)) / 2)  # e^x - 1 - x
+    assert "t/effective_sample_size" not in found
+    # With the writer as anchor it is the current policy's: 0.1 above the proximal one, which is the gap above it.
+    found = of_term(learner(anchor="behavior").terms["policy"], log_ratio=0.1 * ones, advantages=ones, gap=gap)
+    assert found["t/gap_max"] == pytest.approx(0.9)
+
+
+def test_weights_before_and_after_the_bounds():
+    raw, ones = torch.tensor([[4.0, 1.0]]), torch.ones(1, 2)
+    found = of_term(
+        learner(correction=ImportanceWeight()).terms["policy"], log_ratio=ones, advantages=ones, gap=raw.log()
+    )
+    assert found["t/raw_effective_sample_size"] == pytest.approx(5**2 / 17 / 2)
+    assert found["t/raw_chi_square"] == pytest.approx((16 + 1) / 2 - 1)
+    assert found["t/effective_sample_size"] == pytest.approx(3**2 / 5 / 2)  # 2 and 1
+    assert found["t/correction_mean"] == pytest.approx(1.5)
+    assert found["t/kept_tokens"] == found["t/kept_rows"] == 1.0
+    of_rows = learner(correction=ImportanceWeight(level="sequence", action="mask")).terms["policy"]
+    found = of_term(of_rows, log_ratio=ones, advantages=ones, gap=raw.log())
+    assert found["t/raw_effective_sample_size"] == pytest.approx(1.0)  # 4 and 4
+    assert found["t/raw_chi_square"] == pytest.approx(15.0)
+    assert found["t/kept_tokens"] == found["t/kept_rows"] == found["t/effective_sample_size"] == 0.0
+
+
+def test_a_weight_too_large_for_its_type_leaves_the_sample_size_finite():
+    far = torch.tensor([[400.0, 0.0]])
+    term = learner(correction=ImportanceWeight()).terms["policy"]
+    found = of_term(term, log_ratio=torch.zeros(1, 2), advantages=torch.ones(1, 2), gap=far)
+    assert found["t/raw_effective_sample_size"] == pytest.approx(0.5)
+    assert found["t/raw_chi_square"] == math.inf
+
+
+def test_what_is_decided_at_an_update_counts_with_the_current_policy():
+    both = Product(of=(ImportanceWeight(), DivergenceMask(level="token", metric="k1", high=0.5, at="update")))
+    rows = tiny.rollouts([2, 1], [0, 0])
+    zeros = torch.zeros(2, 2)
+    frozen = {"advantages": zeros + 1, "anchor": zeros, "behavior": zeros - math.log(1.5), "correction": zeros + 1.5}
+    batch = Batch(rollouts=rows, numbers=(0, 1), counted=rows.mask, frozen={"policy": frozen})
+    current = torch.tensor([[0.0, -1.0], [-1.0, 0.0]])  # -1 is 1 - log 1.5 = 0.59 below the writer
+    found = diagnostics.of_term("t", learner(correction=both).terms["policy"], frozen, current, batch)
+    assert found["t/kept_tokens"] == pytest.approx(1 / 3)
+    assert found["t/kept_rows"] == 0.5
+    assert found["t/correction_mean"] == pytest.approx(1.5 / 3)
+    assert found["t/raw_effective_sample_size"] == pytest.approx(1.0)
 
 
 def test_of_term_says_nothing_when_nothing_counts():

@@ -49,7 +49,7 @@ def test_every_law_is_about_a_role_or_says_why_not():
 
 @pytest.mark.parametrize(("row", "kind"), HOLDS)
 def test_the_law_holds(row, kind):
-    holds(row.law, PARTS[row.role][kind], row.examples)
+    holds(row.law, PARTS[row.role][kind], row.share)
 
 
 @pytest.mark.parametrize(("row", "kind"), WHY_NOT)

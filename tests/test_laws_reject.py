@@ -19,6 +19,10 @@ from grpo_kit.masked import group_sum, select
 from grpo_kit.terms import EntropyBonus
 from laws import (
     advantages,
+    broken_advantages,
+    broken_divergences,
+    broken_selections,
+    broken_surrogates,
     corrections,
     divergences,
     levels,
@@ -370,6 +374,10 @@ ALL = [
     *BROKEN_DIVERGENCES,
     *BROKEN_REWARDS,
     *BROKEN_TERMS,
+    *broken_selections.BROKEN,
+    *broken_divergences.BROKEN,
+    *broken_surrogates.BROKEN,
+    *broken_advantages.BROKEN,
 ]
 
 

@@ -1,4 +1,4 @@
-"""The loop: any number of policies, followers, refill, versions, steps and schedules, states, damaged numbers."""
+"""The loop: any number of policies, followers, selections, versions, steps and schedules, states, damaged numbers."""
 
 from dataclasses import dataclass, replace
 
@@ -24,8 +24,8 @@ from grpo_kit import (
     PromptSet,
     PromptStream,
     Python,
+    RandomRows,
     Recipe,
-    Refill,
     SampledKL,
     SelectionSpec,
     TransformersSampler,
@@ -193,47 +193,14 @@ def test_the_selection_keeps_rows_for_all_learners():
     assert report.metrics["sampler/rows"] == 8
 
 
-@dataclass
-class KeepGroups:
-    """Keeps the groups that a predicate names, and counts its calls."""
-
-    wanted: object
-    calls: int = 0
-
-    def __call__(self, experience):
-        self.calls += 1
-        groups = experience.rollouts.groups
-        return torch.tensor([self.wanted(int(group)) for group in groups])
-
-
-def test_refill_samples_until_enough_groups_are_kept_whole():
-    keep = KeepGroups(lambda group: group % 2 == 1)  # one of each round's two groups
-    report = next(train(recipe(), policies("small"), prompts(), refill=Refill(keep=keep)))
-    assert keep.calls == 2
-    assert report.metrics["sampler/rounds"] == 2
-    assert report.experience.rollouts.groups.tolist() == [1] * 4 + [3] * 4
-    assert report.metrics["sampler/rows"] == 8
-
-
-def test_refill_drops_what_is_more_than_a_step():
-    keep = KeepGroups(lambda group: group != 0)  # rounds (0, 1), (2, 3): three groups, one too many
-    report = next(train(recipe(), policies("small"), prompts(), refill=Refill(keep=keep)))
-    assert report.experience.rollouts.groups.tolist() == [1] * 4 + [2] * 4
-
-
-def test_refill_gives_up_after_its_tries():
-    nothing = KeepGroups(lambda group: False)
-    report = next(train(recipe(), policies("small"), prompts(), refill=Refill(keep=nothing, tries=3)))
-    assert nothing.calls == 3
-    assert report.experience.rollouts.groups.tolist() == [4] * 4 + [5] * 4  # the last round as it is
-    little = KeepGroups(lambda group: group == 2)
-    report = next(train(recipe(), policies("small"), prompts(), refill=Refill(keep=little, tries=3)))
-    assert report.experience.rollouts.groups.tolist() == [2] * 4
-
-
-def test_refill_without_a_try_is_refused():
-    with pytest.raises(ValueError, match="tries"):
-        Refill(keep=KeepGroups(lambda group: False), tries=0)
+def test_a_random_selection_draws_from_the_generator_of_the_recipe():
+    rule = RandomRows(keep=2)
+    given = recipe(selection=SelectionSpec(rule=rule, rewards={"task": 1.0}))
+    kept = [run(given, policies("small"))[1].kept.tolist() for _ in range(2)]
+    assert kept[0] == kept[1]
+    assert [sum(kept[0][start : start + 4]) for start in (0, 4)] == [2, 2]
+    others = [run(replace(given, seed=seed), policies("small"))[1].kept.tolist() for seed in range(1, 5)]
+    assert any(other != kept[0] for other in others)
 
 
 @dataclass(frozen=True)

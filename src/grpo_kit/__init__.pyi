@@ -1,6 +1,20 @@
 """The public names and where each lives; `__init__.py` imports them on first use."""
 
-from .advantages import GroupMean as GroupMean, LeaveOneOut as LeaveOneOut
+from .advantages import (
+    EMABaseline as EMABaseline,
+    GPG as GPG,
+    GroupMean as GroupMean,
+    LeaveOneOut as LeaveOneOut,
+    MaxRL as MaxRL,
+    OPO as OPO,
+    PassAtK as PassAtK,
+    PerComponent as PerComponent,
+    ReinforcePP as ReinforcePP,
+    ReinforcePPBaseline as ReinforcePPBaseline,
+    ReMax as ReMax,
+    Summand as Summand,
+    WeightedSum as WeightedSum,
+)
 from .batch import (
     Behavior as Behavior,
     Component as Component,
@@ -15,29 +29,41 @@ from .batch import (
     Writer as Writer,
 )
 from .config import RecipeError as RecipeError, read_recipe as read_recipe
-from .corrections import ImportanceWeight as ImportanceWeight
+from .corrections import (
+    DivergenceMask as DivergenceMask,
+    ImportanceWeight as ImportanceWeight,
+    Product as Product,
+)
 from .data import (
     Arithmetic as Arithmetic,
+    Curriculum as Curriculum,
     DatasetRows as DatasetRows,
     Example as Example,
     Fault as Fault,
+    PassRates as PassRates,
     PromptSet as PromptSet,
     PromptStream as PromptStream,
     ReasoningGymTasks as ReasoningGymTasks,
     Rows as Rows,
 )
-from .divergences import SampledKL as SampledKL
+from .divergences import AdaptiveCoefficient as AdaptiveCoefficient, SampledKL as SampledKL
 from .learner import AdamW as AdamW, Learner as Learner
 from .logprobs import LogProbs as LogProbs
-from .loop import Refill as Refill, Report as Report, train as train
+from .loop import Report as Report, train as train
 from .objective import NonFiniteError as NonFiniteError
 from .policies import Policy as Policy, PolicySpec as PolicySpec
 from .ratios import SequenceRatio as SequenceRatio, TokenRatio as TokenRatio
-from .recipe import EvaluationSpec as EvaluationSpec, Recipe as Recipe, SelectionSpec as SelectionSpec
+from .recipe import (
+    EvaluationSpec as EvaluationSpec,
+    Recipe as Recipe,
+    RefillSpec as RefillSpec,
+    SelectionSpec as SelectionSpec,
+)
 from .rewards import (
     Correctness as Correctness,
     CosineLength as CosineLength,
     Format as Format,
+    KLPenalty as KLPenalty,
     NumberMatch as NumberMatch,
     OnPolicyKD as OnPolicyKD,
     Python as Python,
@@ -47,8 +73,20 @@ from .rewards import (
     StringMatch as StringMatch,
 )
 from .samplers import TransformersSampler as TransformersSampler
-from .selections import MaxVariance as MaxVariance, TopBottom as TopBottom
-from .surrogates import Clip as Clip, Reinforce as Reinforce
+from .selections import (
+    MaxVariance as MaxVariance,
+    RandomRows as RandomRows,
+    Spread as Spread,
+    TopBottom as TopBottom,
+)
+from .surrogates import (
+    CISPO as CISPO,
+    Clip as Clip,
+    DPPO as DPPO,
+    GMPO as GMPO,
+    Reinforce as Reinforce,
+    SAPO as SAPO,
+)
 from .terms import DivergenceTerm as DivergenceTerm, EntropyBonus as EntropyBonus, PolicyGradient as PolicyGradient
 from .weightings import EqualRows as EqualRows, EqualTokens as EqualTokens, FixedLength as FixedLength
 

@@ -9,10 +9,8 @@ from grpo_kit.parts import did_you_mean
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import OnPolicyKD, Python, SoftOverlong
 from grpo_kit.rewards.functions import resolve, signature_fault
+from grpo_kit.sampling_checks import Finding, group_size, of_sampling
 from grpo_kit.terms import DivergenceTerm, EntropyBonus, PolicyGradient
-
-Finding = tuple[str, ...]
-"""A mistake, then the places of the recipe that it is judged by, `*` for any name."""
 
 
 def cross_checks(recipe: Recipe, *, allow_code: bool = False, removed: Collection[str] = ()) -> list[str]:
@@ -22,7 +20,7 @@ def cross_checks(recipe: Recipe, *, allow_code: bool = False, removed: Collectio
     them is not reported: it may only follow from the mistake there.
     """
     found = [*_undefined(recipe), *_policies(recipe), *_rewards(recipe), *_code(recipe, allow_code)]
-    found += [*_sampling(recipe), *_evaluation(recipe)]
+    found += [*of_sampling(recipe), *_evaluation(recipe)]
     for name, learner in recipe.learners.items():
         found += [(f"learners.{name}.{line}", *places) for line, *places in _learner(recipe, name, learner)]
     return [line for line, *places in found if not any(_overlap(gone, place) for gone in removed for place in places)]
@@ -54,6 +52,10 @@ def _reward_weights(recipe: Recipe) -> dict[str, Mapping[str, float]]:
     used = {f"learners.{name}.rewards": learner.rewards for name, learner in recipe.learners.items()}
     if recipe.selection is not None:
         used["selection.rewards"] = recipe.selection.rewards
+    if recipe.refill is not None:
+        used["refill.rewards"] = recipe.refill.rewards
+    if recipe.curriculum is not None:
+        used["curriculum.reward"] = {recipe.curriculum.reward: 1.0}
     if recipe.evaluation is not None:
         used["evaluation.reward"] = {recipe.evaluation.reward: 1.0}
     return used
@@ -89,7 +91,8 @@ def _rewards(recipe: Recipe) -> Iterator[Finding]:
     for name, reward in recipe.rewards.items():
         if not any(name in weights for weights in used):
             unused = f"rewards.{name}: no learner, selection or evaluation uses it. Remove it, or give it a weight."
-            yield unused, "learners.*.rewards", "selection.rewards", "evaluation.reward"
+            places = ("learners.*.rewards", "selection.rewards", "refill.rewards", "curriculum", "evaluation.reward")
+            yield unused, *places
         longest = getattr(recipe.sampler, "max_new_tokens", None)
         if isinstance(reward, SoftOverlong) and longest and longest <= reward.max_length - reward.cache:
             never = (
@@ -138,19 +141,6 @@ def _every_reward(recipe: Recipe) -> Iterator[tuple[str, object]]:
             place, reward = f"{place}.grading", getattr(reward, "grading", None)
 
 
-def _sampling(recipe: Recipe) -> Iterator[Finding]:
-    samples, keep = _group_size(recipe)
-    for key, greedy in (("temperature", 0), ("top_k", 1)):
-        if getattr(recipe.sampler, key, None) == greedy:
-            yield (f"sampler.{key}: {greedy} is greedy: a group's rows would all be the same. Use more than {greedy}.",)
-    if recipe.selection and keep >= samples:
-        everything = (
-            f"selection.rule: keeps {keep} of {samples} samples a prompt, so it would drop nothing. "
-            "Raise sampler.samples, lower what it keeps, or remove [selection]."
-        )
-        yield everything, "sampler.samples", "selection.rule"
-
-
 def _evaluation(recipe: Recipe) -> Iterator[Finding]:
     if recipe.evaluation is None:
         return
@@ -163,12 +153,6 @@ def _evaluation(recipe: Recipe) -> Iterator[Finding]:
             f"evaluation.reward: '{recipe.evaluation.reward}' compares policies and says nothing of right or wrong. "
             "Name a reward that is 1 for a correct completion.",
         )
-
-
-def _group_size(recipe: Recipe) -> tuple[int, int]:
-    """Rows sampled a prompt, and rows of them trained on."""
-    samples = getattr(recipe.sampler, "samples", 2)
-    return samples, getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
 
 
 def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[Finding]:
@@ -193,14 +177,14 @@ def _learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[Finding]:
         if isinstance(term, DivergenceTerm) and term.to == name and once:
             idle = f"terms.{key}.to: a divergence to itself has gradient 0 at the first update. Name another policy."
             yield idle, f"{here}.epochs", f"{here}.mini_batches"
-    rows = _group_size(recipe)[1] * recipe.prompts_per_step
+    rows = group_size(recipe)[1] * recipe.prompts_per_step
     if learner.mini_batches > rows:
         few = f"mini_batches: {learner.mini_batches} of {rows} rows a step; use at most one a row."
         yield few, "prompts_per_step", "sampler.samples", "selection"
 
 
 def _policy_gradient(recipe: Recipe, place: str, term: PolicyGradient) -> Iterator[Finding]:
-    samples, keep = _group_size(recipe)
+    samples, keep = group_size(recipe)
     key = place.partition(".terms.")[2]
     compares = getattr(term.advantage, "compares_rows", False)
     if compares and samples < 2:

@@ -290,9 +290,9 @@ def _console() -> Console:
 def _quiet_console() -> Console:
     """The console of a command; the libraries' own progress bars and notices are off."""
     import datasets
-    import transformers
+    from transformers.utils import logging
 
     datasets.disable_progress_bars()
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
     return Console()

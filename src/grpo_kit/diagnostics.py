@@ -6,13 +6,18 @@ from collections.abc import Mapping
 
 import torch
 
+from grpo_kit.asked import call_with
 from grpo_kit.batch import Experience, Rollouts
+from grpo_kit.corrections import factors
 from grpo_kit.learner import Learner
+from grpo_kit.logprobs import LogProbs
 from grpo_kit.masked import group_is_flat, row_sum, select
 from grpo_kit.objective import Batch
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenMask
-from grpo_kit.surrogates import Clip
 from grpo_kit.terms import PolicyGradient
+
+LOW_SAMPLE_SIZE = 0.1
+"""Below this share a warning is due: the gradient is as noisy as one of a tenth of the tokens with equal weights."""
 
 
 def mean(values: torch.Tensor) -> float:
@@ -28,14 +33,26 @@ def effective_sample_size(weights: PerToken, mask: TokenMask) -> float:
     return float(chosen.sum()) ** 2 / squares / len(chosen) if squares > 0 else 0.0
 
 
-def clip_fraction(log_ratio: PerToken, advantages: PerToken, mask: TokenMask, clip: Clip) -> float:
-    """Share of the counted tokens with a non-zero advantage whose gradient the clip removed."""
-    live = mask & (advantages != 0)
-    too_high = log_ratio > math.log1p(clip.high)
-    too_low = log_ratio < math.log1p(-clip.low)
-    capped = log_ratio > math.log(clip.cap) if clip.cap is not None else torch.zeros_like(mask)
-    dropped = torch.where(advantages >= 0, too_high, too_low | capped)
-    return float((dropped & live).sum() / live.sum().clamp(min=1))
+def chi_square(log_weights: PerToken, mask: TokenMask) -> float:
+    r"""$\frac{1}{n} \sum w^2 - 1$ over the counted tokens: the chi-square distance to the writer, where $E[w] = 1$."""
+    return float((2 * log_weights[mask].double()).exp().mean()) - 1
+
+
+def share(found: TokenMask | RowMask, among: TokenMask | RowMask) -> float:
+    """Share of the places of `among` that are in `found`; 0 where there is none."""
+    return float((found & among).sum() / among.sum().clamp(min=1))
+
+
+def low_sample_size(metrics: Mapping[str, float]) -> str | None:
+    """What to warn of where a term's effective sample size is below `LOW_SAMPLE_SIZE`; the lowest one is named."""
+    sizes = {key: value for key, value in metrics.items() if key.endswith("/effective_sample_size")}
+    lowest = min(sizes, key=lambda key: sizes[key], default=None)
+    if lowest is None or not sizes[lowest] < LOW_SAMPLE_SIZE:
+        return None
+    return (
+        f"{lowest} is {sizes[lowest]:.3f}, below {LOW_SAMPLE_SIZE}: few tokens decide the gradient. Lower the bound of "
+        "the correction, take it at another level, or sample from a policy nearer to the learner."
+    )
 
 
 def flat_groups(rewards: PerRow, groups: GroupId) -> float:
@@ -45,7 +62,9 @@ def flat_groups(rewards: PerRow, groups: GroupId) -> float:
 
 
 def of_sampling(rollouts: Rollouts, seconds: float) -> dict[str, float]:
-    """`sampler/*`: lengths, why rows ended, tokens a second."""
+    """`sampler/*` of the sampled rows: lengths, why they ended, tokens a second."""
+    if rollouts.greedy.any():
+        rollouts = rollouts.take(torch.nonzero(~rollouts.greedy).flatten().tolist())
     lengths = rollouts.lengths.double()
     reasons = Counter(rollouts.stop_reasons)
     return {
@@ -59,13 +78,21 @@ def of_sampling(rollouts: Rollouts, seconds: float) -> dict[str, float]:
 
 
 def of_rewards(name: str, learner: Learner, experience: Experience, kept: RowMask) -> dict[str, float]:
-    """`reward/<learner>/*`: the weighted total, each component, and the share of each status that is not ok."""
+    """`reward/<learner>/*`: the weighted total, each component, and the share of each status that is not ok.
+
+    They are of the sampled rows; the total of greedy ones stands by itself.
+    """
     if not learner.rewards:
         return {}
+    greedy, report = experience.rollouts.greedy, {}
+    if greedy.any():
+        report[f"reward/{name}/greedy"] = mean(experience.rewards.total(learner.rewards)[greedy.cpu()])
+        sampled = torch.nonzero(~greedy).flatten()
+        experience, kept = experience.take(sampled.tolist()), kept[sampled]
     rewards, groups = experience.rewards, experience.rollouts.groups
     total = rewards.total(learner.rewards)
     spread = torch.where(kept, total, torch.nan)
-    report = {
+    report |= {
         f"reward/{name}/total": mean(total),
         f"reward/{name}/kept": mean(spread),
         f"reward/{name}/flat_groups": flat_groups(spread, groups),
@@ -83,28 +110,63 @@ def of_rewards(name: str, learner: Learner, experience: Experience, kept: RowMas
 def of_term(
     name: str, term: object, frozen: Mapping[str, PerToken], current: PerToken, batch: Batch
 ) -> dict[str, float]:
-    """`learner/<name>/*` of one term after an optimizer step: ratio, clip, correction, share of rows with a signal."""
-    mask = batch.counted
+    """`learner/<name>/*` of one term after an optimizer step: ratio, clip, gap to the writer, correction."""
+    mask, written = batch.counted, batch.rollouts.mask
     if not isinstance(term, PolicyGradient) or not bool(mask.any()):
         return {}
-    log_ratio = term.ratio(select(current - frozen["anchor"], batch.rollouts.mask), batch.rollouts.mask)
-    drift = (current - frozen["behavior"])[mask]
-    advantages = frozen["advantages"]
+    logprobs = LogProbs(
+        current=select(current, written),
+        anchor=select(frozen["anchor"], written),
+        behavior=select(frozen["behavior"], written),
+    )
+    log_ratio = term.ratio(logprobs.log_ratio, written)
+    advantages = select(frozen["advantages"], mask)
     report = {
-        f"{name}/ratio_mean": float(log_ratio[mask].exp().mean()),
-        f"{name}/log_ratio_to_behavior": float(drift.mean()),
-        f"{name}/rows_without_advantage": float((row_sum(advantages.abs(), mask) == 0).double().mean()),
-        f"{name}/advantage_abs": float(advantages[mask].abs().mean()),
+        "ratio_mean": float(log_ratio[mask].exp().mean()),
+        "log_ratio_to_behavior": float((logprobs.current - logprobs.behavior)[mask].mean()),
+        "rows_without_advantage": float((row_sum(advantages.abs(), mask) == 0).double().mean()),
+        "advantage_abs": float(advantages[mask].abs().mean()),
+        **_gap(term, logprobs, mask),
     }
-    if isinstance(term.surrogate, Clip):
-        report[f"{name}/clip_fraction"] = clip_fraction(log_ratio, advantages, mask, term.surrogate)
-    if "correction" in frozen:
-        weights = frozen["correction"]
-        raw = select(frozen["anchor"] - frozen["behavior"], batch.rollouts.mask)
-        report |= {
-            f"{name}/correction_mean": float(weights[mask].mean()),
-            f"{name}/effective_sample_size": effective_sample_size(weights, mask),
-            f"{name}/log_weight_token": float(raw[mask].mean()),
-            f"{name}/log_weight_row": float(row_sum(raw, batch.rollouts.mask).mean()),
-        }
-    return report
+    if clipped := getattr(term.surrogate, "clipped", None):
+        found = call_with(clipped, select(log_ratio, mask), advantages, mask=mask, logprobs=logprobs)
+        report["clip_fraction"] = share(found, mask & (advantages != 0))
+    if term.correction is not None:
+        report |= _correction(term, frozen, logprobs, batch)
+    return {f"{name}/{key}": value for key, value in report.items()}
+
+
+def _gap(term: PolicyGradient, logprobs: LogProbs, mask: TokenMask) -> dict[str, float]:
+    """How far the policy that scored the rows, or with the writer as anchor the current one, is from the writer."""
+    scored = logprobs.current if term.anchor == "behavior" else logprobs.anchor
+    gap = (scored - logprobs.behavior)[mask].double()
+    return {
+        "gap_mean": float(gap.abs().mean()),
+        "gap_max": float(gap.abs().max()),
+        "gap_kl": float((gap.expm1() - gap).mean()),
+    }
+
+
+def _correction(
+    term: PolicyGradient, frozen: Mapping[str, PerToken], logprobs: LogProbs, batch: Batch
+) -> dict[str, float]:
+    """What a correction does: the weights before its bounds, at its level, and those that multiply the loss."""
+    mask, log_token = batch.counted, logprobs.log_correction
+    weights = select(frozen["correction"], mask) if "correction" in frozen else mask.to(log_token)
+    level = select  # a correction without a weight of its own is seen token by token
+    for factor, is_live in reversed(factors(term.correction)):
+        level = getattr(factor, "log_weight", level)
+        if is_live:
+            moved = logprobs.current - logprobs.behavior
+            weights = weights * call_with(factor, moved, mask, advantages=select(frozen["advantages"], mask))
+    raw = level(log_token, mask)
+    return {
+        "correction_mean": float(weights[mask].mean()),
+        "effective_sample_size": effective_sample_size(weights, mask),
+        "raw_effective_sample_size": effective_sample_size((raw - raw[mask].max()).exp(), mask),
+        "raw_chi_square": chi_square(raw, mask),
+        "kept_tokens": share(weights != 0, mask),
+        "kept_rows": share((select(weights, mask) != 0).any(dim=1), mask.any(dim=1)),
+        "log_weight_token": float(log_token[mask].mean()),
+        "log_weight_row": float(row_sum(log_token, batch.rollouts.mask).mean()),
+    }

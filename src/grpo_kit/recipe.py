@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grpo_kit.data import DATA, Data
+from grpo_kit.data import DATA, Curriculum, Data
 from grpo_kit.learner import Learner
 from grpo_kit.parts import Name, table
 from grpo_kit.policies import PolicySpec
 from grpo_kit.rewards import REWARDS, Reward
 from grpo_kit.samplers import SAMPLERS, Sampler
-from grpo_kit.selections import SELECTIONS, Selection
+from grpo_kit.selections import SELECTIONS, Selection, Spread
 
 
 @table
@@ -26,6 +26,26 @@ class SelectionSpec:
 
     rule: Annotated[Selection, SELECTIONS]
     rewards: Annotated[Mapping[str, float], Field(min_length=1)]
+
+
+@table
+class RefillSpec:
+    """Sample again until a step has enough groups worth training on (dynamic sampling, DAPO: arXiv:2503.14476).
+
+    Each round samples `prompts_per_step` prompts, new ones every time. Kept groups stay whole, in the order sampled,
+    until there are `prompts_per_step` of them; more are dropped. When the tries are used up the step goes on with the
+    groups there are, and without any with the last round as it is. What is kept by its rewards is no longer a fair
+    sample of the prompts: metrics of the rewards are then about the kept groups.
+
+    Attributes:
+        rule: which groups are kept; it keeps all rows of a group that have a reward, or none.
+        rewards: weights of the reward components whose sum the rule looks at.
+        tries: rounds of sampling a step at most.
+    """
+
+    rule: Annotated[Selection, SELECTIONS] = Field(default_factory=Spread)
+    rewards: Annotated[Mapping[str, float], Field(min_length=1)]
+    tries: Annotated[int, Field(ge=1)] = 10
 
 
 @table
@@ -58,14 +78,16 @@ class Recipe:
         name: of the run folder.
         steps: passes through the loop: sample, score, reward, update every learner.
         seed: decides the prompts' order, the samples, the mini-batches.
-        prompts_per_step: prompts sampled a step.
+        prompts_per_step: prompts sampled a step; with a refill a round, and groups trained on a step at most.
         max_prompt_tokens: longer prompts are bad rows; with chat, the template's tokens count.
         on_bad_row: what to do about rows that cannot be used: `skip` counts and names them, `stop` ends the run before
             it starts, listing them.
         policies: the language models, by name.
         data: the prompts to train on.
+        curriculum: draws prompts by their pass rates; without it every epoch has each prompt once.
         sampler: who writes completions, and how.
         rewards: reward components by name; learners, selection and evaluation refer to them.
+        refill: samples again until enough groups are worth training on; one round without it.
         selection: which rows are trained on; all without it.
         learners: how policies learn, each under the name of the policy it trains.
         evaluation: how live policies are tested.
@@ -81,8 +103,10 @@ class Recipe:
     log_samples: Annotated[int, Field(ge=0)] = 8
     policies: Annotated[Mapping[Name, PolicySpec], Field(min_length=1)]
     data: Annotated[Data, DATA]
+    curriculum: Curriculum | None = None
     sampler: Annotated[Sampler, SAMPLERS]
     rewards: Mapping[Name, Annotated[Reward, REWARDS]] = Field(default_factory=dict)
+    refill: RefillSpec | None = None
     selection: SelectionSpec | None = None
     learners: Mapping[Name, Learner] = Field(default_factory=dict)
     evaluation: EvaluationSpec | None = None

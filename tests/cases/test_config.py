@@ -82,7 +82,10 @@ def test_b134_an_unknown_key_is_an_error_in_every_table(name, tmp_path):
         assert known or mistake.endswith("Beside 'kind' it has none.")
 
 
-@pytest.mark.parametrize("name", RECIPES)
+OTHERS_SLOW = [pytest.param(name, marks=[] if name == "codistill" else pytest.mark.slow) for name in RECIPES]
+
+
+@pytest.mark.parametrize("name", OTHERS_SLOW)
 def test_b134_a_key_under_the_wrong_table_is_an_error(name, tmp_path):
     """Every value of a recipe in turn is moved one table up, wherever that has no key of the name itself."""
     moved = 0

@@ -135,11 +135,14 @@ def test_b014_dr_grpo_is_divided_by_the_number_of_rows(lengths):
 
 
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("estimator", ["k2", "k3"])
-def test_b015_and_b033_the_kl_pulls_toward_the_reference_in_groups_without_spread(estimator):
+@pytest.mark.parametrize(
+    ("estimator", "importance"),
+    [("k2", False), ("k3", False), ("k1+", False), ("k3+", False), ("k1", True), ("k3", True)],
+)
+def test_b015_and_b033_the_kl_pulls_toward_the_reference_in_groups_without_spread(estimator, importance):
     terms = {
         "policy": PolicyGradient(advantage=GroupMean(), surrogate=Clip()),
-        "kl": DivergenceTerm(to="ref", divergence=SampledKL(estimator=estimator), weight=0.1),
+        "kl": DivergenceTerm(to="ref", divergence=SampledKL(estimator=estimator), importance=importance, weight=0.1),
     }
     logprobs = torch.tensor([[-1.0]], requires_grad=True)
     rows = tiny.rollouts([1], [0])
@@ -160,7 +163,8 @@ def test_b015_and_b033_the_kl_pulls_toward_the_reference_in_groups_without_sprea
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize(
     ("estimator", "value", "slope"),
-    [("k3", 0.3679, 0.6321), ("k2", 0.5, 1.0)],  # e^-1 + 1 - 1; 1 - e^-1; d^2/2; d
+    # e^-1 + 1 - 1; 1 - e^-1; d^2/2; d; straight through: the value of the one, the slope of k2
+    [("k3", 0.3679, 0.6321), ("k2", 0.5, 1.0), ("k3+", 0.3679, 1.0), ("k1+", 1.0, 1.0), ("k1", 1.0, 1.0)],
 )
 def test_b016_each_estimator_has_its_own_gradient(estimator, value, slope):
     current = torch.tensor([[-1.0]], requires_grad=True)

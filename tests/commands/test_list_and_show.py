@@ -57,7 +57,7 @@ def test_the_list_has_every_kind_with_a_line_and_every_recipe():
 
 def test_a_role_goes_by_its_singular_too():
     assert catalog("advantage") == catalog("advantages")
-    assert catalog("recipes").splitlines()[1].split()[0] == "codistill"
+    assert catalog("recipes").splitlines()[1].split()[0] == min(shipped_recipes())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,8 @@ def foreign(monkeypatch):
 
 
 def test_a_kind_of_another_package_is_marked(foreign):
-    assert "  median         Centre rewards on their group's median. (from my-package 1.2)" in catalog("advantages")
+    listed = " ".join(catalog("advantages").split())
+    assert "median Centre rewards on their group's median. (from my-package 1.2)" in listed
     page = describe("advantages.median")
     assert page.startswith("advantages.median: ")
     assert ", from my-package 1.2\n" in page

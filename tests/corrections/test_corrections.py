@@ -1,4 +1,4 @@
-"""Corrections against loops: each level, each action."""
+"""Corrections against loops: each level, each action, power and normalization; which settings are refused."""
 
 import math
 
@@ -7,52 +7,106 @@ import torch
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
+from corrections.loops import LEVELS, WINDOW, at_level, by_loops
 from grpo_kit import ImportanceWeight
 from laws.data import any_mask, normal, shape
+from tolerances import EXACT
 
 pytestmark = pytest.mark.usefixtures("float64")
 
 
-def weight(log_ratios, token, part):
-    """The weight of one token of a row, given as the log-ratios of its counted tokens."""
-    level = {
-        "token": log_ratios[token],
-        "prefix": sum(log_ratios[: token + 1]),
-        "sequence": sum(log_ratios),
-        "geometric": sum(log_ratios) / len(log_ratios),
-    }[part.level]
-    raw = math.exp(level)
+def weight(part, values, place, positions):
+    """The weight of one token of a row before it is normalized."""
+    raw = math.exp(at_level(part.level, values, place, positions))
     if part.action == "truncate":
-        return min(max(raw, part.low), part.high)
-    return raw if part.low <= raw <= part.high else 0.0
+        return min(max(raw, part.low), part.high) ** part.temper
+    return raw**part.temper if part.low <= raw <= part.high else 0.0
 
 
-@pytest.mark.parametrize("level", ["token", "prefix", "sequence", "geometric"])
-@pytest.mark.parametrize("action", ["truncate", "mask"])
-def test_importance_weight(level, action):
-    part = ImportanceWeight(level=level, action=action, low=0.6, high=1.7)
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("action", "temper"), [("truncate", 1.0), ("mask", 1.0), ("truncate", 0.4), ("mask", 0.0)])
+def test_importance_weight(level, action, temper):
+    part = ImportanceWeight(
+        level=level, window=WINDOW if level == "window" else None, action=action, low=0.6, high=1.7, temper=temper
+    )
 
     @given(st.data())
     def run(data):
         mask = any_mask(data.draw, *shape(data.draw))
         values = normal(data.draw, *mask.shape, scale=0.6)
-        found = part(values, mask)
-        for row in range(len(mask)):
-            counted = torch.nonzero(mask[row]).flatten().tolist()
-            own = values[row, counted].tolist()
-            for place, token in enumerate(counted):
-                assert float(found[row, token]) == pytest.approx(weight(own, place, part), rel=1e-12)
+        expected = by_loops(values, mask, lambda own, place, counted, row: weight(part, own, place, counted))
+        torch.testing.assert_close(part(values, mask), expected, **EXACT)
 
     run()
+
+
+@pytest.mark.parametrize("level", ["token", "window", "sequence", "geometric"])
+@pytest.mark.parametrize("scope", ["group", "batch"])
+@pytest.mark.parametrize("action", ["truncate", "mask"])
+def test_normalized_weights(level, scope, action):
+    """Divided by the mean over the group's (or batch's) rows for one weight a row, else over its counted tokens."""
+    options = {"level": level, "window": WINDOW if level == "window" else None, "action": action, "low": 0.6}
+    plain, part = ImportanceWeight(**options), ImportanceWeight(**options, normalize=scope)
+
+    @given(st.data())
+    def run(data):
+        mask = any_mask(data.draw, *shape(data.draw))
+        values, groups = normal(data.draw, *mask.shape), torch.tensor([4, 9, 4, 9])[: len(mask)]
+        bounded, found = plain(values, mask), part(values, mask, groups)
+        for row in range(len(mask)):
+            together = [other for other in range(len(mask)) if scope == "batch" or groups[other] == groups[row]]
+            tokens = [bounded[other][mask[other]].tolist() for other in together]
+            one_a_row = level in ("sequence", "geometric")
+            pooled = [weight for own in tokens for weight in (own[:1] if one_a_row else own)]
+            mean = sum(pooled) / len(pooled) if pooled else 1.0
+            torch.testing.assert_close(found[row], bounded[row] / (mean or 1.0), **EXACT)
+
+    run()
+
+
+def test_the_bounds_are_of_the_weight_before_the_power():
+    """Geo-RS: a row is kept by its geometric mean, 1.1 or 3, and then weighs 1."""
+    rows, mask = torch.tensor([[1.1, 1.1], [9.0, 1.0]]).log(), torch.ones(2, 2, dtype=torch.bool)
+    geo_rs = ImportanceWeight(level="geometric", action="mask", temper=0, low=0.8, high=1.2)
+    assert geo_rs(rows, mask).tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert ImportanceWeight(high=4.0, temper=0.5)(rows, mask)[1].tolist() == [pytest.approx(2.0), pytest.approx(1.0)]
 
 
 def test_overflow_is_bounded_or_dropped():
     huge, mask = torch.tensor([[1e4, -1e4]]), torch.ones(1, 2, dtype=torch.bool)
     assert ImportanceWeight()(huge, mask).tolist() == [[2.0, 0.0]]
     assert ImportanceWeight(action="mask", low=0.5)(huge, mask).tolist() == [[0.0, 0.0]]
+    assert ImportanceWeight(action="mask", temper=0.5, low=0.5)(huge, mask).tolist() == [[0.0, 0.0]]
+    assert ImportanceWeight(temper=0.5, high=4.0)(huge, mask).tolist() == [[2.0, 0.0]]
 
 
-@pytest.mark.parametrize("wrong", [{"low": 1.5}, {"high": 0.5}, {"level": "row"}, {"action": "clip"}, {"low": -0.1}])
-def test_wrong_settings_are_refused(wrong):
-    with pytest.raises(ValidationError, match=next(iter(wrong))):
+@pytest.mark.parametrize("scope", ["group", "batch"])
+def test_when_all_is_dropped_nothing_is_divided_by_zero(scope):
+    far, mask = torch.full((2, 2), 9.0), torch.ones(2, 2, dtype=torch.bool)
+    assert (ImportanceWeight(action="mask", normalize=scope)(far, mask, torch.zeros(2, dtype=torch.long)) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"low": 1.5}, "low"),
+        ({"low": -0.1}, "low"),
+        ({"high": 0.5}, "high"),
+        ({"level": "row"}, "level"),
+        ({"action": "clip"}, "action"),
+        ({"temper": 1.5}, "temper"),
+        ({"window": 0, "level": "window"}, "window"),
+        ({"level": "window"}, "give window, for example window = 16"),
+        ({"window": 3}, "window = 3 has nothing to do at level 'token'"),
+        ({"temper": 0}, "use action = 'mask' or a larger temper"),
+        ({"normalize": "row"}, "normalize"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong, said):
+    with pytest.raises(ValidationError, match=said):
         ImportanceWeight(**wrong)
+
+
+def test_a_normalization_by_group_asks_for_the_groups():
+    with pytest.raises(ValueError, match="needs the keyword groups"):
+        ImportanceWeight(normalize="group")(torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool))

@@ -14,8 +14,8 @@ from grpo_kit.grading.extract import last_boxed
 @pytest.mark.parametrize("task", ["plain", "sparse"])
 def test_splits_never_meet(task):
     splits = ("train", "eval", "warm_up")
-    questions = {split: set(Arithmetic(task=task, split=split, rows=2000)()["prompt"]) for split in splits}
-    assert sum(map(len, questions.values())) == len(set.union(*questions.values())) == 6000
+    questions = {split: set(Arithmetic(task=task, split=split, rows=500)()["prompt"]) for split in splits}
+    assert sum(map(len, questions.values())) == len(set.union(*questions.values())) == 1500
     assert all(split_of(question) == split for split in questions for question in questions[split])
 
 
@@ -25,6 +25,11 @@ def test_split_shares_are_as_documented():
     for split, share in {"warm_up": 0.4, "train": 0.4, "eval": 0.2}.items():
         # Five standard deviations of a share of 10000 draws.
         assert splits.count(split) / 10_000 == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / 10_000))
+
+
+def test_there_are_as_many_rows_as_asked_for_by_default_4096():
+    assert Arithmetic().rows == 4096
+    assert len(Arithmetic(rows=100)()) == 100
 
 
 def test_the_seed_decides_the_rows():

@@ -46,10 +46,16 @@ def test_the_python_of_the_page_runs(capsys):
     assert capsys.readouterr().out == "9 ()\n"
 
 
+LARGE = ("gsm8k_train", "minerva_math", "olympiadbench")
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the collection of real problems is not beside the checkout")
-def test_real_problems_are_read_whole():
+@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_real_problems_are_read_whole(large):
     tokenizer = load_tokenizer(PolicySpec(model="tiny:small"))
-    for path in sorted(SHARED.glob("*.jsonl")):
+    paths = [path for path in sorted(SHARED.glob("*.jsonl")) if (path.stem in LARGE) == large]
+    assert paths
+    for path in paths:
         table = DATA.read({"kind": "dataset", "path": str(path), "columns": {"prompt": "problem"}})()
         with path.open("rb") as file:
             assert len(table) == sum(1 for _ in file)

@@ -190,7 +190,7 @@ def test_worked_examples_go_in_front_of_every_question(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A finished run of codistill with two trained policies."""
-    settings = ["steps=1", "prompts_per_step=2", "evaluation.questions=4", "evaluation.samples=2"]
+    settings = ["data.rows=64", "steps=1", "prompts_per_step=2", "evaluation.questions=4", "evaluation.samples=2"]
     recipe = read_recipe("codistill", settings=settings)
     out = tmp_path_factory.mktemp("run") / "out"
     source = find_recipe("codistill").read_text()

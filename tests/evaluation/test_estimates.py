@@ -115,7 +115,7 @@ def test_more_confidence_is_a_wider_interval(tallies):
     assert math.isnan(low) or (lower <= low and high <= higher)
 
 
-@pytest.mark.parametrize("samples", [1, 4, 16])
+@pytest.mark.parametrize("samples", [1, pytest.param(4, marks=pytest.mark.slow), 16])
 @pytest.mark.parametrize(("chance", "questions"), [(0.05, 100), (0.2, 30), (0.5, 10), (0.9, 30)])
 def test_the_interval_holds_the_truth_as_often_as_it_says(samples, chance, questions):
     # Each question has its own chance, drawn from a beta distribution around the true accuracy.

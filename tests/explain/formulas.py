@@ -14,18 +14,24 @@ WORDS = {
     "log μ(o_it)": "writer",
     "|o_i|": "length",
     "Σ_j |o_j|": "all_lengths",
-    "Σ_(u ≤ t) b_iu": "b_it.cumsum(1)",
-    "Σ_u b_iu": "row_sum(b_it)",
-    "mean_u(b_iu)": "row_mean(b_it)",
     "mean_t(d_it)": "row_mean(d_it)",
     "r_g without r_i": "others",
+    "r_i^greedy": "greedy",
+    "Σ_(j ∈ g) |o_j| · r_j": "(l_g * r_g).sum()",
+    "Σ_(j ∈ g) |o_j|": "l_g.sum()",
+    "mean_(i, t)(a)": "mean(a_it)",
+    "std_(i, t)(a)": "std(a_it)",
 }
 NAMES = {
     "e": torch.tensor(torch.e, dtype=torch.float64),
     "inf": float("inf"),
     "log": torch.log,
+    "σ": torch.sigmoid,
+    "sign": torch.sign,
+    "kl": lambda q, p: q * torch.log(q / p) + (1 - q) * torch.log((1 - q) / (1 - p)),
+    "window": lambda size, x: torch.stack([x[:, max(0, t + 1 - size) : t + 1].sum(1) for t in range(x.shape[1])], 1),
     "min": lambda a, b: torch.minimum(a, torch.as_tensor(b, dtype=a.dtype)),
-    "max": torch.maximum,
+    "max": lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=a.dtype)),
     "clip": torch.clamp,
     "mean": torch.mean,
     "std": torch.std,
@@ -36,10 +42,22 @@ NAMES = {
 }
 
 
+def to_go(tokens, gamma):
+    """The discounted sum from each token on, added up one by one."""
+    width = tokens.shape[1]
+    sums = [sum(gamma ** (u - t) * tokens[:, u] for u in range(t, width)) for t in range(width)]
+    return torch.stack(sums, dim=1)
+
+
+NAMES["to_go"] = to_go
+
+
 def work_out(text, **values):
     """The value of a formula's right side; every symbol in it must be given."""
     inside = re.fullmatch(r"(.*) inside \[(.*), (.*)\], else 0", text)
     text = f"inside({inside[1]}, {inside[2]}, {inside[3]})" if inside else text
+    text = re.sub(r"Σ_\(u ≥ t\) (?:([\d.]+)\^\(u - t\) · )?r_iu", lambda match: f"to_go(r_it, {match[1] or 1})", text)
+    text = re.sub(r"mean_\(i ∈ S, \|S\| = (\d+)\) \[max r_S - max r_\(S without i\)\]", r"best_of(\1)", text)
     text = re.sub(r"log π_(\w+)\(o_it\)", lambda match: f"then_{match[1]}" if match[1] != "θ" else match[0], text)
     for words in sorted(WORDS, key=len, reverse=True):
         text = text.replace(words, WORDS[words])

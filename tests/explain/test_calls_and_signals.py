@@ -1,6 +1,7 @@
 """What `explain` says of signals and model calls, against a spy on real steps."""
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import pytest
 import torch
@@ -23,11 +24,16 @@ ENTROPY = f'{SMALL}terms.ent={{kind="entropy"}}'
 REFERENCE = 'policies.ref={model="tiny:small"}'
 KL = f'{SMALL}terms.kl={{kind="divergence",to="ref",divergence={{kind="sampled_kl"}},weight=0.1}}'
 
+GREEDY = ["sampler.greedy=true", f'{SMALL}terms.policy.advantage={{kind="remax"}}']
+REFILL = ["refill={rewards={correctness=1.0}, tries=3}"]
+
 RECIPES = {
     "grpo": ["grpo", *SHORT, *SPLIT],
     "grpo with a reference and an entropy bonus": ["grpo", *SHORT, REFERENCE, KL, ENTROPY],
     "codistill": ["codistill", *SHORT, *KEEP, *SPLIT],
     "codistill_paper": ["codistill_paper", *SHORT, *KEEP],
+    "grpo with greedy rows": ["grpo", *SHORT, *SPLIT, *GREEDY],
+    "codistill with greedy rows": ["codistill", *SHORT, *KEEP, *GREEDY],
 }
 
 
@@ -58,6 +64,14 @@ class Spy:
 
 def longest(prompts):
     return max(len(ids) for ids in prompts.ids)
+
+
+@lru_cache
+def first_step(described):
+    """A recipe and the report of its first step."""
+    name, *settings = RECIPES[described]
+    recipe = read_recipe(name, settings=settings)
+    return recipe, next(train(recipe, load_policies(recipe), prompt_stream(recipe, load_inputs(recipe))))
 
 
 @pytest.mark.parametrize("described", RECIPES)
@@ -94,6 +108,24 @@ def test_the_bounds_are_reached():
     assert update == Calls(what="update", policy="small", rows=36, steps=10, fewest=10, most=16)
 
 
+@pytest.mark.parametrize("greedy", [[], GREEDY])
+def test_a_refill_makes_no_more_calls_than_said(greedy):
+    """With a rule that keeps nothing all tries are used; with one that keeps all, one round is made."""
+    recipe = read_recipe("grpo", settings=[*SHORT, *greedy, *REFILL, "sampler.max_new_tokens=4"])
+    inputs = load_inputs(recipe)
+    for rule, tries in ((lambda rewards, groups: ~rewards.isnan(), 1), (lambda rewards, groups: rewards.isnan(), 3)):
+        own = replace(recipe, refill=replace(recipe.refill, rule=rule))
+        policies = load_policies(own)
+        spy = Spy().watch(policies)
+        said = {call.what: call for call in of_a_step(own, longest(inputs.prompts))}
+        report = next(train(own, policies, prompt_stream(own, inputs)))
+        assert report.metrics["sampler/rounds"] == tries
+        assert spy.rows["score", "small"] == said["score"].rows * tries / 3
+        assert said["sample"].rows == said["score"].rows
+        for what in ("sample", "score"):
+            assert said[what].fewest <= spy.passes[what, "small"] <= said[what].most * tries / 3
+
+
 def test_an_evaluation_makes_the_calls_it_is_said_to_make():
     recipe = read_recipe("codistill", settings=[*SHORT, *KEEP, *EVALUATED])
     inputs = load_inputs(recipe)
@@ -119,23 +151,18 @@ def test_evaluations_of_a_run(steps, every, times):
 
 @pytest.mark.parametrize("described", RECIPES)
 def test_signals_are_those_that_the_loop_scores(described):
-    name, *settings = RECIPES[described]
-    recipe = read_recipe(name, settings=settings)
-    policies = load_policies(recipe)
-    report = next(train(recipe, policies, prompt_stream(recipe, load_inputs(recipe))))
+    recipe, report = first_step(described)
     said = signals(recipe)
     scored = [signal.policy for signal in said if signal.when == "scored"]
     assert scored == [key.policy for key in report.experience.signals.scores]
-    writers = [writer.policy for writer in report.experience.rollouts.behavior.writers]
+    writers = list(dict.fromkeys(writer.policy for writer in report.experience.rollouts.behavior.writers))
     assert [signal.policy for signal in said if signal.when == "sampled"] == writers
     assert [signal.policy for signal in said if signal.when == "current"] == list(recipe.learners)
 
 
 @pytest.mark.parametrize("described", RECIPES)
 def test_every_scored_signal_has_a_reader_that_cannot_do_without(described):
-    name, *settings = RECIPES[described]
-    recipe = read_recipe(name, settings=settings)
-    report = next(train(recipe, load_policies(recipe), prompt_stream(recipe, load_inputs(recipe))))
+    recipe, report = first_step(described)
     experience = report.experience
     for signal in signals(recipe):
         if signal.when != "scored":
@@ -163,9 +190,8 @@ def read(recipe, place, experience):
 def test_the_behavior_s_readers_are_those_whose_loss_it_changes(described):
     from grpo_kit.batch import Scores
 
-    name, *settings = RECIPES[described]
-    recipe = read_recipe(name, settings=settings)
-    experience = next(train(recipe, load_policies(recipe), prompt_stream(recipe, load_inputs(recipe)))).experience
+    recipe, report = first_step(described)
+    experience = report.experience
     behavior = experience.rollouts.behavior
     other = replace(behavior, logprobs=behavior.logprobs - 0.5)
     changed = replace(experience, rollouts=replace(experience.rollouts, behavior=other))

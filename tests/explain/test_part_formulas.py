@@ -5,46 +5,29 @@ from dataclasses import fields
 import pytest
 import torch
 
+from explain import advantages, off_policy
 from explain.formulas import work_out
 from grpo_kit import (
     AdamW,
-    Clip,
     EqualRows,
     EqualTokens,
     FixedLength,
-    GroupMean,
-    ImportanceWeight,
-    LeaveOneOut,
     OnPolicyKD,
-    Reinforce,
     SampledKL,
     SequenceRatio,
     TokenRatio,
 )
+from grpo_kit.asked import call_with
 from grpo_kit.formula import plain
+from grpo_kit.memory import Memory
 from grpo_kit.roles import ROLES
 
-INF = float("inf")
 VARIANTS = {
-    "advantages": [
-        GroupMean(),
-        GroupMean(scale="group"),
-        GroupMean(scale="batch"),
-        GroupMean(scale="group", eps=0.1),
-        GroupMean(scale="batch", eps=0.0),
-        LeaveOneOut(),
-    ],
+    "advantages": advantages.VARIANTS,
     "ratios": [TokenRatio(), SequenceRatio()],
-    "surrogates": [Reinforce(), Clip(), Clip(low=0.3), Clip(high=0.28), Clip(cap=3.0)],
-    "corrections": [
-        ImportanceWeight(),
-        *(ImportanceWeight(level=level) for level in ("prefix", "sequence", "geometric")),
-        ImportanceWeight(low=0.5),
-        ImportanceWeight(high=1.5),
-        ImportanceWeight(action="mask", low=0.5, high=1.5),
-        ImportanceWeight(action="mask", level="sequence", high=INF),
-    ],
-    "divergences": [SampledKL(estimator="k2"), SampledKL(estimator="k3")],
+    "surrogates": off_policy.SURROGATES,
+    "corrections": off_policy.CORRECTIONS,
+    "divergences": [SampledKL(estimator=estimator) for estimator in ("k1", "k2", "k3", "k1+", "k3+")],
     "weightings": [EqualTokens(), EqualRows(), FixedLength(length=48), FixedLength(length=7)],
 }
 FLAT = [(role, part) for role, parts in VARIANTS.items() for part in parts]
@@ -78,13 +61,18 @@ def given(role):
 
 @pytest.mark.parametrize("part", given("advantages"), ids=str)
 def test_advantages(part):
-    rewards, groups = torch.tensor([1.0, 0.25, 0.0, 2.0, -1.0]), torch.tensor([0, 0, 0, 1, 1])
-    computed = part(rewards, groups)
-    for row, reward in enumerate(rewards):
-        group = rewards[groups == groups[row]]
-        others = torch.stack([r for i, r in enumerate(rewards) if groups[i] == groups[row] and i != row])
-        right = work_out(plain(part.formula), r_i=reward, r_g=group, r_batch=rewards, others=others)
-        torch.testing.assert_close(computed[row], right)
+    batch = advantages.Batch()
+    computed = Memory().call("", part, batch.rewards, batch.groups, **batch.offers())
+    torch.testing.assert_close(computed, advantages.advantages_of(plain(part.formula), batch))
+
+
+@pytest.mark.parametrize("part", [p for p in given("advantages") if p.kind == "ema_baseline"], ids=str)
+def test_the_baseline_that_moves(part):
+    batch = advantages.Batch(baseline=0.25)
+    computed, moved = part(batch.rewards, batch.groups, state=0.25)
+    formula = plain(part.formula)
+    torch.testing.assert_close(computed, advantages.advantages_of(formula, batch))
+    assert moved == pytest.approx(float(work_out(formula.split(" ← ")[1], b=0.25, r_batch=batch.rewards)))
 
 
 @pytest.mark.parametrize("part", given("ratios"), ids=str)
@@ -102,13 +90,16 @@ def test_ratios_with_their_gradient(part):
 def test_surrogates(part, sign):
     log_ratio = torch.linspace(-1.5, 1.5, 13)[None]
     advantages = torch.full_like(log_ratio, 0.7 * sign)
-    right = work_out(plain(part.formula), ρ_it=log_ratio.exp(), A_i=advantages)
-    torch.testing.assert_close(part(log_ratio, advantages), right)
+    right = off_policy.losses_of(plain(part.formula), log_ratio, advantages)
+    torch.testing.assert_close(call_with(part, log_ratio, advantages, **off_policy.asked_of(log_ratio)), right)
 
 
 @pytest.mark.parametrize("part", given("corrections"), ids=str)
 def test_corrections(part):
-    torch.testing.assert_close(part(LOG_RATIO, MASK), work_out(plain(part.formula), b_it=LOG_RATIO))
+    moved = 0.5 * LOG_RATIO.flip(0) if getattr(part, "at_update", False) else torch.zeros_like(LOG_RATIO)
+    asked = {"groups": torch.tensor([0, 1]), "advantages": torch.tensor([[1.0, -1.0, -1.0]] * 2)}
+    right = off_policy.weights_of(plain(part.formula), LOG_RATIO, MASK, moved=moved, **asked)
+    torch.testing.assert_close(call_with(part, LOG_RATIO + moved, MASK, **asked), right)
 
 
 @pytest.mark.parametrize("part", given("divergences"), ids=str)

@@ -14,7 +14,7 @@ from grpo_kit.grading import grade, grade_all, pool, unreadable
 from grpo_kit.grading.pool import Pool
 from grpo_kit.grading.worker import MEMORY
 
-HANGS = [rf"\prod_{{k=1}}^{{200000}}({start}+k)" for start in range(3, 23)]
+HANGS = [rf"\prod_{{k=1}}^{{200000}}({start}+k)" for start in range(3, 11)]
 """Products that sympy computes for minutes, number by number; no two alike."""
 
 
@@ -100,10 +100,10 @@ def test_b041_good_answers_do_not_wait_for_those_that_hang(two_workers, monkeypa
     monkeypatch.setattr(pool, "FIRST_LIMIT", 0.1)
     start = time.perf_counter()
     found = two_workers.judge_all(pairs, 0.3)
-    assert [status for _, status in found] == ["timeout"] * 20 + ["ok"] * 5
-    assert all(equal for equal, _ in found[20:])
+    assert [status for _, status in found] == ["timeout"] * 8 + ["ok"] * 5
+    assert all(equal for equal, _ in found[8:])
     last_good = max(seconds for seconds, verdict in order if verdict == (True, "ok"))
-    second_round = sorted(seconds for seconds, _ in order)[25]
+    second_round = sorted(seconds for seconds, _ in order)[13]
     assert last_good < second_round
 
 

@@ -3,10 +3,10 @@
 from hypothesis import Phase, given, settings, strategies as st
 
 
-def holds(law, part, examples: int = 30) -> None:
-    """Run a law on random data; AssertionError where it is broken."""
+def holds(law, part, share: float = 1.0) -> None:
+    """Run a law on as many random examples as the profile has, or a share of them; AssertionError where it is broken."""
 
-    @settings(max_examples=examples)
+    @settings(max_examples=max(1, round(share * settings.default.max_examples)))
     @given(st.data())
     def run(data):
         law(part, data.draw)

@@ -7,8 +7,9 @@ import torch
 from hypothesis import strategies as st
 
 import tiny
-from grpo_kit import Experience, Rewards, Scores, SignalKey, Signals
+from grpo_kit import Component, Experience, Rewards, Scores, SignalKey, Signals
 from grpo_kit.joining import widen
+from grpo_kit.memory import Memory
 from laws.data import normal, order, poison
 from tolerances import EXACT
 
@@ -33,12 +34,17 @@ def experience(draw) -> Experience:
     return Experience(rollouts=rows, signals=Signals(scores), rewards=Rewards({}))
 
 
+def judged(reward, given: Experience) -> Component:
+    """A reward of some rows, as the loop calls it; one with a memory is in its first step."""
+    return Memory().call("reward", reward, given.rollouts, given.signals)
+
+
 def rows_may_be_permuted(reward, draw):
     """Law 2: each row keeps its value and status wherever it stands."""
     given = experience(draw)
     rows = order(draw, len(given.rollouts)).tolist()
     moved = given.take(rows)
-    before, after = reward(given.rollouts, given.signals), reward(moved.rollouts, moved.signals)
+    before, after = judged(reward, given), judged(reward, moved)
     torch.testing.assert_close(after.per_row(), before.per_row()[rows], equal_nan=True, **EXACT)
     assert after.statuses == tuple(before.statuses[row] for row in rows)
 
@@ -46,12 +52,10 @@ def rows_may_be_permuted(reward, draw):
 def rows_do_not_see_each_other(reward, draw):
     """Law 2: a row judged alone has the value it has among others, absent ones included."""
     given = experience(draw)
-    together = reward(given.rollouts, given.signals).per_row()
+    together = judged(reward, given).per_row()
     for row in range(len(given.rollouts)):
-        alone = given.take([row])
-        torch.testing.assert_close(
-            reward(alone.rollouts, alone.signals).per_row(), together[row : row + 1], equal_nan=True, **EXACT
-        )
+        alone = judged(reward, given.take([row])).per_row()
+        torch.testing.assert_close(alone, together[row : row + 1], equal_nan=True, **EXACT)
 
 
 def padding_and_what_is_masked_do_not_matter(reward, draw):
@@ -73,6 +77,5 @@ def padding_and_what_is_masked_do_not_matter(reward, draw):
             for key, scores in given.signals.scores.items()
         }
     )
-    torch.testing.assert_close(
-        reward(rows, signals).per_row(), reward(given.rollouts, given.signals).per_row(), equal_nan=True, **EXACT
-    )
+    wider = judged(reward, replace(given, rollouts=rows, signals=signals))
+    torch.testing.assert_close(wider.per_row(), judged(reward, given).per_row(), equal_nan=True, **EXACT)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_kit import Clip, DivergenceTerm, EqualRows, GroupMean, Learner, PolicyGradient
-from laws import splits
+from grpo_kit import Clip, EqualRows, GroupMean, Learner, PolicyGradient
+from laws import divergences, splits
 
 CLIPPED = {"advantage": GroupMean(), "surrogate": Clip()}
 
@@ -20,22 +20,25 @@ class WhyNot:
 
 @dataclass(frozen=True)
 class Row:
-    """One law of the table: its number in the design, the role it is about, and which parts it holds for."""
+    """One law of the table: its number in the design, the role it is about, which parts it holds for.
+
+    `share`: of the profile's examples, for a law whose examples are slow.
+    """
 
     number: int
     role: str
     law: Callable[[Any, Any], None]
     holds: tuple[str, ...]
     why_not: dict[str, WhyNot]
-    examples: int = 30
+    share: float = 1.0
 
     @property
     def name(self) -> str:
         return f"{self.number}-{self.role}-{self.law.__name__}"
 
 
-def row(number, role, law, *holds, why_not=None, examples=30) -> Row:
-    return Row(number, role, law, holds, why_not or {}, examples)
+def row(number, role, law, *holds, why_not=None, share=1.0) -> Row:
+    return Row(number, role, law, holds, why_not or {}, share)
 
 
 def all_but(parts: dict[str, Any], why_not: dict[str, WhyNot]) -> tuple[str, ...]:
@@ -52,7 +55,7 @@ def split_of(role: str) -> Callable[[Any, Any], None]:
             "ratios": lambda: PolicyGradient(advantage=GroupMean(), surrogate=Clip(), ratio=part),
             "surrogates": lambda: PolicyGradient(advantage=GroupMean(), surrogate=part),
             "corrections": lambda: PolicyGradient(advantage=GroupMean(), surrogate=Clip(), correction=part),
-            "divergences": lambda: DivergenceTerm(to="other", divergence=part),
+            "divergences": lambda: divergences.term_of(part),
             "weightings": lambda: PolicyGradient(**CLIPPED),
             "terms": lambda: part,
         }[role]()

@@ -7,6 +7,8 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
+from grpo_kit.logprobs import LogProbs
+from grpo_kit.memory import Memory
 from grpo_kit.parts import Role
 
 
@@ -42,5 +44,8 @@ def a_wrong_shape_raises(role: Role, part):
         "divergences": (token, torch.zeros(3, 3)),
         "weightings": (torch.ones(3, dtype=torch.bool),),
     }[role.name]
+    asked = {"mask": torch.ones(3, 2, dtype=torch.bool), "token_rewards": token, "greedy_rewards": row}
+    asked |= {"components": {"task": row}, "weights": {"task": 1.0}, "generator": torch.Generator()}
+    asked |= {"logprobs": LogProbs(current=token, anchor=token, behavior=token)}
     with pytest.raises(TypeCheckError):
-        part(*inputs)
+        Memory().call("", part, *inputs, **(asked if role.name in ("advantages", "selections", "surrogates") else {}))

@@ -21,7 +21,7 @@ def experience(draw) -> Experience:
     prompts = draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
     rows = tiny.rollouts(lengths, groups, seed=draw(st.integers(0, 99)), prompt_lengths=prompts)
     return tiny.experience(
-        rows, {"task": normal(draw, count)}, [tiny.policy("small", seed=0), tiny.policy("other", seed=1)]
+        rows, {"task": normal(draw, count).abs()}, [tiny.policy("small", seed=0), tiny.policy("other", seed=1)]
     )
 
 

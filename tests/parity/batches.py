@@ -1,25 +1,28 @@
 """Random batches for the parity check, written to a file that every side reads: `python batches.py FILE`.
 
-What makes peers differ is in them: rows of uneven length, rewards with ties, a group whose rewards are all equal, rows cut at the
-length limit, ratios on both sides of every clip. Numbers are float64 whose values float32 can hold, so that a side which
-passes them through float32 loses nothing.
+What makes peers differ is in them: rows of uneven length, rewards with ties, a group whose rewards are all equal, rows
+cut at the length limit, ratios on both sides of every clip. Numbers are float64 whose values float32 can hold, so that
+a side which passes them through float32 loses nothing.
 """
 
 import sys
 
 import torch
 
-WIDTH = 12
-"""The longest completion, and the length at which a sampler would cut."""
+from cases import WIDTH
 
-SPREADS = {"near": 1e-3, "far": 0.4}
-"""Deviation of a token's log-ratio: inside GSPO's clip and out of it; inside PPO's and out of it."""
+SPREADS = {"same": 0.0, "near": 1e-3, "far": 0.4, "exact": 0.4}
+"""Deviation of a token's log-ratio: on policy; inside GSPO's clip and out of it; inside PPO's and out of it,
+the last where the sampler's own log-probabilities are the old ones."""
 
 GROUPINGS = {
     "even": [row // 4 for row in range(24)],
+    "missing": [row // 4 for row in range(24)],
+    "single": list(range(20)),
     "ragged": [0, 1, 2, 0, 1, 3, 3, 3, 0, 2, 4, 4, 3, 5, 5, 5, 3, 2, 0, 1],
 }
-"""The group of each row: equal and in order, which TRL's trainers need, or of any size and mixed."""
+"""The group of each row: equal and in order, which TRL's trainers need; the same without some of the
+rewards; one row each; of any size and mixed."""
 
 
 def batch(grouping: str, spread: str, seed: int) -> dict[str, torch.Tensor]:
@@ -37,13 +40,16 @@ def batch(grouping: str, spread: str, seed: int) -> dict[str, torch.Tensor]:
     lengths[truncated] = WIDTH
     rewards = torch.randint(0, 4, (rows,), generator=random) / 4.0
     rewards[groups == 1] = 0.25
+    if grouping == "missing":
+        rewards[[1, 2, 14]] = torch.nan
     old = -torch.nn.functional.softplus(noise(1.5)) - 0.5
     values = {
         "old": old,
         "current": (old + noise(SPREADS[spread])).clamp(max=-1e-3),
-        "rollout": (old + noise(0.3)).clamp(max=-1e-3),
-        "reference": (old + noise(0.5)).clamp(max=-1e-3),
+        "rollout": old if spread == "exact" else (old + noise(0.3)).clamp(max=-1e-3),
+        "reference": (old + noise(1.2)).clamp(max=-1e-3),
         "rewards": rewards,
+        "format": torch.randint(0, 3, (rows,), generator=random) / 2.0,
     }
     mask = torch.arange(WIDTH) < lengths[:, None]
     return {name: value.double() for name, value in values.items()} | {

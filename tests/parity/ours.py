@@ -1,7 +1,7 @@
 """Our side of the parity check: `python ours.py BATCHES RESULTS`.
 
-Each case's recipe is read as `grpo-kit run` reads it; its advantages come from `objective.freeze`, its loss and gradient from
-`objective.accumulate`, of a policy whose only weights are the log-probabilities themselves.
+Each case's recipe is read as `grpo-kit run` reads it; its advantages come from `objective.freeze`, its loss and
+gradient from `objective.accumulate`, of a policy whose only weights are the log-probabilities themselves.
 """
 
 import sys
@@ -10,11 +10,22 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import torch
-from cases import CASES, Case
 from torch import Tensor
 
-from grpo_kit import read_recipe
-from grpo_kit.batch import Behavior, Component, Experience, Rewards, Rollouts, Sampling, Scores, SignalKey, Signals, Writer
+from cases import CASES, Case
+from grpo_kit import Recipe, read_recipe
+from grpo_kit.batch import (
+    Behavior,
+    Component,
+    Experience,
+    Rewards,
+    Rollouts,
+    Sampling,
+    Scores,
+    SignalKey,
+    Signals,
+    Writer,
+)
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
 from grpo_kit.objective import accumulate, freeze
@@ -43,8 +54,8 @@ class TablePolicy:
         return Scores(logprobs=self.model.logprobs)
 
 
-def experience(batch: Mapping[str, Tensor]) -> Experience:
-    """The batch as our loop would hand it to a learner."""
+def experience(batch: Mapping[str, Tensor], recipe: Recipe) -> Experience:
+    """The batch as our loop would hand it to a learner; the rewards that look at texts are the batch's own."""
     mask, rows = batch["mask"], len(batch["mask"])
     writer = Writer(policy=LEARNER, version=0, sampling=Sampling())
     rollouts = Rollouts(
@@ -55,35 +66,51 @@ def experience(batch: Mapping[str, Tensor]) -> Experience:
         stop_reasons=tuple("length" if cut else "eos" for cut in batch["truncated"]),
         texts=("",) * rows,
         columns={},
-        behavior=Behavior(writers=(writer,), writer=torch.zeros_like(mask, dtype=torch.long), logprobs=batch["rollout"]),
+        behavior=Behavior(
+            writers=(writer,), writer=torch.zeros_like(mask, dtype=torch.long), logprobs=batch["rollout"]
+        ),
     )
     signals = {
         SignalKey(LEARNER, 0): Scores(logprobs=batch["old"]),
         SignalKey("reference", 0): Scores(logprobs=batch["reference"]),
     }
-    rewards = Component(values=batch["rewards"], statuses=("ok",) * rows)
-    return Experience(rollouts=rollouts, signals=Signals(signals), rewards=Rewards({"correctness": rewards}))
+    values = {"correctness": batch["rewards"], "format": batch["format"]}
+    rewards = {
+        name: Component(values=values[name], statuses=("ok",) * rows)
+        if name in values
+        else part(rollouts, Signals(signals))
+        for name, part in recipe.rewards.items()
+    }
+    return Experience(rollouts=rollouts, signals=Signals(signals), rewards=Rewards(rewards))
 
 
 def result(case: Case, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Advantages, loss and gradient of one case on one batch."""
     unclipped = f"learners.{LEARNER}.optimizer.max_grad_norm=1e9"
-    recipe = read_recipe(case.recipe, settings=[f"learners.{LEARNER}.{setting}" for setting in case.ours] + [unclipped])
-    settings, given = recipe.learners[LEARNER], experience(batch)
+    recipe = read_recipe(case.recipe, settings=[*case.ours, unclipped])
+    settings, given = recipe.learners[LEARNER], experience(batch, recipe)
     kept = torch.ones(len(given.rollouts), dtype=torch.bool)
     frozen = freeze(LEARNER, settings, given, kept, Memory())
-    model = Table(batch["current"])
+    rows = list(frozen.numbers)
+    model = Table(batch["current"][rows])
     optimizer = torch.optim.AdamW(model.parameters())
     schedule = SimpleNamespace()
     learner = LiveLearner(LEARNER, settings, TablePolicy(model), optimizer, schedule)
-    shown = accumulate(learner, frozen, range(len(kept)), step=0)
+    shown = accumulate(learner, frozen, range(len(rows)), step=0)
     loss = sum(term.weight * shown.losses[name] for name, term in settings.terms.items())
-    advantages = frozen.frozen["policy"]["advantages"] * batch["mask"]
-    return {"advantages": advantages, "loss": torch.tensor(loss), "gradient": model.logprobs.grad}
+    found = {
+        "advantages": frozen.frozen["policy"]["advantages"] * frozen.counted,
+        "gradient": model.logprobs.grad,
+        "counted": frozen.counted.double(),
+    }
+    in_place = {
+        name: torch.zeros_like(batch["current"]).index_copy(0, torch.tensor(rows), v) for name, v in found.items()
+    }
+    return {"loss": torch.tensor(loss), **in_place}
 
 
 if __name__ == "__main__":
     torch.set_default_dtype(torch.float64)
     batches = torch.load(sys.argv[1])
-    found = {case.key: {name: result(case, batch) for name, batch in batches.items()} for case in CASES}
+    found = {case.key: {name: result(case, batch) for name, batch in case.of(batches).items()} for case in CASES}
     torch.save(found, sys.argv[2])

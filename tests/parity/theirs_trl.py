@@ -1,8 +1,8 @@
 """TRL's side of the parity check, in its environment: `python theirs_trl.py BATCHES RESULTS`.
 
-A real trainer is built on a model of a few weights, with the case's options. Only what needs a language model is replaced: the
-completions, the rewards and the log-probabilities of the tokens are read from the batch. Advantages, importance weights, loss
-and gradient are the trainer's own.
+A real trainer is built on a model of a few weights, with the case's options. Only what needs a language model is
+replaced: the completions, the rewards and the log-probabilities of the tokens are read from the batch. Advantages,
+importance weights, loss and gradient are the trainer's own.
 """
 
 import sys
@@ -10,13 +10,16 @@ import tempfile
 from collections.abc import Mapping
 
 import torch
-from cases import CASES, Case
 from datasets import Dataset
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers.utils.logging import disable_progress_bar
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
+from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
+
+from cases import CASES, Case
 
 PAD, EOS, WORD = 0, 1, 2
 
@@ -38,7 +41,8 @@ class Scripted:
         return [[WORD]] * len(texts), completions, None, texts, sampled, {}, None, None
 
     def _calculate_rewards(self, *_):
-        return self.batch["rewards"][:, None].clone()
+        columns = [self.batch["rewards"], self.batch["format"]][: len(self.reward_funcs)]
+        return torch.stack(columns, dim=1)
 
     def _get_per_token_logps_and_entropies(self, model, *_, **__):
         if model is self.ref_model:
@@ -52,16 +56,22 @@ class ScriptedGRPO(Scripted, GRPOTrainer):
     """GRPO's trainer on a batch."""
 
 
+class ScriptedGMPO(Scripted, GMPOTrainer):
+    """GMPO's trainer on a batch."""
+
+
 class ScriptedRLOO(Scripted, RLOOTrainer):
     """RLOO's trainer on a batch."""
 
 
-def trainer(case: Case, folder: str, batch: Mapping[str, Tensor]) -> Scripted:
+TRAINERS = {"GRPO": (ScriptedGRPO, GRPOConfig), "GMPO": (ScriptedGMPO, GMPOConfig), "RLOO": (ScriptedRLOO, RLOOConfig)}
+
+
+def trainer(case: Case, folder: str, rows: int, width: int) -> Scripted:
     """The trainer of a case; two iterations a batch, so that it compares with the old log-probabilities."""
     options = dict(case.theirs)
-    kind, config = (ScriptedRLOO, RLOOConfig) if options.pop("trainer", None) == "RLOO" else (ScriptedGRPO, GRPOConfig)
+    kind, config = TRAINERS[options.pop("trainer", "GRPO")]
     vllm = {key: options.pop(key) for key in list(options) if key.startswith("vllm_importance")}
-    rows, width = batch["mask"].shape
     arguments = config(
         output_dir=folder,
         report_to="none",
@@ -76,7 +86,7 @@ def trainer(case: Case, folder: str, batch: Mapping[str, Tensor]) -> Scripted:
     )
     made = kind(
         model=folder,
-        reward_funcs=lambda **_: None,
+        reward_funcs=[lambda **_: None] * len(options.get("reward_weights", [1.0])),
         args=arguments,
         processing_class=PreTrainedTokenizerFast.from_pretrained(folder),
         train_dataset=Dataset.from_dict({"prompt": ["word"]}),
@@ -93,7 +103,7 @@ def result(made: Scripted, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     scored = made._generate_and_score_completions([{"prompt": "word"}] * len(batch["mask"]))
     loss = made._compute_loss(made.model, scored)
     (gradient,) = torch.autograd.grad(loss, made.current)
-    advantages = scored["advantages"][:, None] * batch["mask"]
+    advantages = scored["advantages"][:, None] * scored["completion_mask"]
     return {"advantages": advantages, "loss": loss.detach(), "gradient": gradient}
 
 
@@ -106,11 +116,12 @@ def save_model(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    batches = {name: batch for name, batch in torch.load(sys.argv[1]).items() if name.startswith("even")}
-    found = {}
+    disable_progress_bar()
+    batches, found = torch.load(sys.argv[1]), {}
     with tempfile.TemporaryDirectory() as folder:
         save_model(folder)
         for case in (case for case in CASES if case.peer == "TRL"):
-            made = trainer(case, folder, next(iter(batches.values())))
-            found[case.key] = {name: result(made, batch) for name, batch in batches.items()}
+            own = case.of(batches)
+            made = trainer(case, folder, *next(iter(own.values()))["mask"].shape)
+            found[case.key] = {name: result(made, batch) for name, batch in own.items()}
     torch.save(found, sys.argv[2])

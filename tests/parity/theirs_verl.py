@@ -1,24 +1,24 @@
 """verl's side of the parity check, in its environment: `python theirs_verl.py BATCHES RESULTS`.
 
 Everything is computed by the installed package: the advantages by its trainer's `compute_advantage`, the correction by
-`compute_rollout_correction_and_add_to_batch`, the loss by the registered policy loss, the divergence by `kl_penalty` and
-`agg_loss`, put together as in its actor.
+`compute_rollout_correction_and_add_to_batch`, the loss by the registered policy loss, the divergence by `kl_penalty`
+and `agg_loss`, put together as in its actor.
 """
 
 import sys
 from collections.abc import Mapping
 
 import torch
-from cases import CASES, Case
 from torch import Tensor
 from verl import DataProto
 from verl.trainer.config import AlgoConfig
 from verl.trainer.config.algorithm import RolloutCorrectionConfig
-from verl.trainer.ppo.core_algos import agg_loss, get_policy_loss_fn, kl_penalty
+from verl.trainer.ppo.core_algos import FixedKLController, agg_loss, get_policy_loss_fn, kl_penalty
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty, compute_advantage
-from verl.trainer.ppo.core_algos import FixedKLController
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.workers.config import ActorConfig
+
+from cases import CASES, KL_WEIGHT, Case
 
 
 def proto(batch: Mapping[str, Tensor], mask: Tensor) -> DataProto:
@@ -32,8 +32,11 @@ def proto(batch: Mapping[str, Tensor], mask: Tensor) -> DataProto:
         "old_log_probs": batch["old"],
         "rollout_log_probs": batch["rollout"],
         "ref_log_prob": batch["reference"],
+        "prompts": torch.zeros(len(mask), 1),
+        "attention_mask": torch.cat([torch.ones(len(mask), 1), mask], dim=1).long(),
     }
-    return DataProto.from_dict(tensors=tensors, non_tensors={"uid": batch["groups"].numpy()})
+    rewards = {"correctness": batch["rewards"].numpy(), "format": batch["format"].numpy()}
+    return DataProto.from_dict(tensors=tensors, non_tensors={"uid": batch["groups"].numpy(), **rewards})
 
 
 def result(case: Case, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -44,7 +47,7 @@ def result(case: Case, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if "correction" in options:
         data, _ = compute_rollout_correction_and_add_to_batch(data, RolloutCorrectionConfig(**options["correction"]))
     if "reward_kl" in options:
-        data, _ = apply_kl_penalty(data, FixedKLController(options["reward_kl"]["coef"]), options["reward_kl"]["penalty"])
+        data, _ = apply_kl_penalty(data, FixedKLController(KL_WEIGHT), options["reward_kl"])
     data = compute_advantage(
         data,
         options["advantage"],
@@ -70,10 +73,16 @@ def result(case: Case, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         pulled = agg_loss(divergence, held["response_mask"], options["aggregate"], **batch_info)
         loss = loss + actor.kl_loss_coef * pulled
     (gradient,) = torch.autograd.grad(loss, current)
-    return {"advantages": held["advantages"], "loss": loss.detach(), "gradient": gradient}
+    return {
+        "advantages": held["advantages"] * mask,
+        "loss": loss.detach(),
+        "gradient": gradient,
+        "counted": held["response_mask"],
+    }
 
 
 if __name__ == "__main__":
     batches = torch.load(sys.argv[1])
     cases = [case for case in CASES if case.peer == "verl"]
-    torch.save({case.key: {name: result(case, batch) for name, batch in batches.items()} for case in cases}, sys.argv[2])
+    found = {case.key: {name: result(case, batch) for name, batch in case.of(batches).items()} for case in cases}
+    torch.save(found, sys.argv[2])

@@ -68,7 +68,7 @@ def test_the_large_model_is_the_better_one_and_both_know_more_than_they_say():
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
 def test_warm_up_writes_folders_that_load(plan, tmp_path):
-    folder = warm_up(tmp_path, plan, steps=2)
+    folder = warm_up(tmp_path, plan, steps=1)
     assert {path.name for path in folder.iterdir()} == FILES
     assert 0 <= accuracy(folder, "plain", temperature=1.0, questions=4) <= 1
 
@@ -76,7 +76,7 @@ def test_warm_up_writes_folders_that_load(plan, tmp_path):
 def test_warm_up_is_decided_by_its_seed(tmp_path):
     plan = replace(PLANS[0], name="again")
     weights = [
-        AutoModelForCausalLM.from_pretrained(warm_up(tmp_path / str(number), plan, seed=seed, steps=2)).state_dict()
+        AutoModelForCausalLM.from_pretrained(warm_up(tmp_path / str(number), plan, seed=seed, steps=1)).state_dict()
         for number, seed in enumerate((5, 5, 6))
     ]
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])

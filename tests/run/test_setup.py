@@ -111,7 +111,7 @@ def test_code_of_a_model_does_not_run_before_it_is_allowed(tmp_path):
     settings |= {"auto_map": {"AutoTokenizer": ["tok.Tok", "tok.Tok"]}, "tokenizer_class": "Tok"}
     (tmp_path / "model/tokenizer_config.json").write_text(json.dumps(settings))
     (tmp_path / "model/tok.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Tok: pass\n")
-    given = [f"policies.small.model='{tmp_path / 'model'}'", "policies.small.trust_remote_code=true"]
+    given = ["data.rows=8", f"policies.small.model='{tmp_path / 'model'}'", "policies.small.trust_remote_code=true"]
     with pytest.raises(RecipeError, match="allow it with --allow-code"):
         open_recipe("grpo", settings=given)
     assert not (tmp_path / "ran").exists()

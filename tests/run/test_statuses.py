@@ -58,7 +58,7 @@ def test_a_reward_that_is_missing_is_null():
 def run(tmp_path_factory):
     """Two steps of a run whose completions are cut before their answer, so that no row has one."""
     folder = tmp_path_factory.mktemp("statuses")
-    settings = ["steps=2", "prompts_per_step=2", "evaluation.questions=2", "evaluation.samples=2"]
+    settings = ["data.rows=64", "steps=2", "prompts_per_step=2", "evaluation.questions=2", "evaluation.samples=2"]
     recipe = read_recipe("grpo", settings=[*settings, "sampler.max_new_tokens=3"])
     with (folder / "log").open("w") as log:
         console = Console(file=log, width=200)

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 import tiny
 from grpo_kit import (
+    GMPO,
     Clip,
     DivergenceTerm,
     EntropyBonus,
@@ -85,6 +86,21 @@ def test_the_correction_is_anchor_over_behavior_and_multiplies_the_loss():
         weights * plain(current, uncorrected, rows.mask, rows.mask),
         **EXACT,
     )
+
+
+@pytest.mark.parametrize("surrogate", [Clip(), GMPO()], ids=["clip", "gmpo"])
+def test_a_token_that_a_mask_drops_cannot_overflow(surrogate):
+    """Its ratio may be the reason for the mask: inf x 0 in value or gradient would be NaN."""
+    one = torch.ones(1, 2, dtype=torch.bool)
+    frozen = {"anchor": torch.tensor([[-1e4, -1.0]]), "behavior": torch.tensor([[-1.0, -1.0]])}
+    frozen |= {"advantages": torch.full((1, 2), -1.0), "correction": torch.tensor([[0.0, 1.0]])}
+    current = torch.full((1, 2), -1.0, requires_grad=True)
+    loss = PolicyGradient(advantage=GroupMean(), surrogate=surrogate)(Scores(logprobs=current), frozen, one, one)
+    (gradient,) = torch.autograd.grad(loss.sum(), current)
+    assert loss[0, 0] == gradient[0, 0] == 0
+    assert loss.isfinite().all()
+    assert gradient.isfinite().all()
+    assert gradient[0, 1] > 0
 
 
 def test_with_anchor_behavior_the_ratio_is_to_the_writer():

@@ -1,32 +1,48 @@
 """Advantages: how much better than its baseline each row is."""
 
-from typing import Any, Protocol, runtime_checkable
-
+from grpo_kit.advantages.ema_baseline import EMABaseline
+from grpo_kit.advantages.gpg import GPG
 from grpo_kit.advantages.group_mean import GroupMean
 from grpo_kit.advantages.leave_one_out import LeaveOneOut
-from grpo_kit.parts import Role
-from grpo_kit.shapes import GroupId, PerRow, PerToken
+from grpo_kit.advantages.max_rl import MaxRL
+from grpo_kit.advantages.opo import OPO
+from grpo_kit.advantages.pass_at_k import PassAtK
+from grpo_kit.advantages.per_component import PerComponent
+from grpo_kit.advantages.reinforce_pp import ReinforcePP
+from grpo_kit.advantages.reinforce_pp_baseline import ReinforcePPBaseline
+from grpo_kit.advantages.remax import ReMax
+from grpo_kit.advantages.role import ADVANTAGES, Advantage
+from grpo_kit.advantages.weighted_sum import Summand, WeightedSum
 
+ADVANTAGES.built_in |= {
+    "group_mean": GroupMean,
+    "leave_one_out": LeaveOneOut,
+    "opo": OPO,
+    "max_rl": MaxRL,
+    "gpg": GPG,
+    "pass_at_k": PassAtK,
+    "reinforce_pp": ReinforcePP,
+    "reinforce_pp_baseline": ReinforcePPBaseline,
+    "remax": ReMax,
+    "ema_baseline": EMABaseline,
+    "per_component": PerComponent,
+    "weighted_sum": WeightedSum,
+}
 
-@runtime_checkable
-class Advantage(Protocol):
-    """Rewards and groups in, advantages out; a NaN reward is a row that does not exist and gets 0.
-
-    An advantage that needs more names it as a parameter: `mask` (TokenMask, the tokens written), `token_rewards`
-    (PerToken, the same rewards token by token, those of whole rows on their last token; NaN for absent rows),
-    `components` (the named rewards a row, without weights, NaN where missing) and `weights` (theirs), `greedy_rewards`
-    (PerRow, the reward of the greedy completion of each row's prompt; the sampler must write one).
-
-    An advantage that compares the rows of a group says so by a property `compares_rows`; a recipe with groups of one is
-    then refused. An advantage with memory also has `init() -> State`, takes the keyword `state` and returns
-    `(advantages, state)`.
-    """
-
-    def __call__(self, rewards: PerRow, groups: GroupId, *args: Any, **asked: Any) -> PerRow | PerToken:
-        """Give each row (or token) its advantage."""
-        ...
-
-
-ADVANTAGES = Role("advantages", Advantage, {"group_mean": GroupMean, "leave_one_out": LeaveOneOut})
-
-__all__ = ["ADVANTAGES", "Advantage", "GroupMean", "LeaveOneOut"]
+__all__ = [
+    "ADVANTAGES",
+    "GPG",
+    "OPO",
+    "Advantage",
+    "EMABaseline",
+    "GroupMean",
+    "LeaveOneOut",
+    "MaxRL",
+    "PassAtK",
+    "PerComponent",
+    "ReMax",
+    "ReinforcePP",
+    "ReinforcePPBaseline",
+    "Summand",
+    "WeightedSum",
+]

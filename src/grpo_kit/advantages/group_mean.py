@@ -17,9 +17,9 @@ class GroupMean:
 
     With `scale="group"` the result is divided by the group's standard deviation (with $n - 1$) plus `eps`, as in GRPO
     (arXiv:2402.03300); without scale this is Dr. GRPO's (arXiv:2503.20783); `scale="batch"` divides by the standard
-    deviation of all rewards of the batch, which keeps the relative size of groups. A group whose rewards are all equal
-    (max == min) gets exactly 0, so does a group of one. A missing reward (NaN) is left out of its group's baseline and
-    gets 0.
+    deviation of all rewards of the batch, which keeps the relative size of groups (Lite PPO, arXiv:2508.08221). A
+    group whose rewards are all equal (max == min) gets exactly 0, so does a group of one. A missing reward (NaN) is
+    left out of its group's baseline and gets 0.
 
     Attributes:
         scale: what the centred reward is divided by; dividing by the group's own deviation weighs easy and hard

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from importlib import import_module
 
 from grpo_kit.entry_points import InstalledFunction, installed, package
 from grpo_kit.formula import plain_text
@@ -35,7 +36,8 @@ def summary(thing: object) -> str:
 
 
 def _role(role: Role) -> Iterator[str]:
-    yield f"{role.name}: {summary(inspect.getmodule(role.interface)).partition(': ')[2]}"
+    package_of_role = import_module(f"grpo_kit.{role.name}")
+    yield f"{role.name}: {summary(package_of_role).partition(': ')[2]}"
     width = max(map(len, role.kinds))
     for kind in role.kinds:
         yield f"  {kind:<{width}}  {_about_kind(role, kind)}"

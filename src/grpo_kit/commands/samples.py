@@ -104,7 +104,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("completion", overflow="fold")
     for row in rows:
         judged = [_reward(row, name) for name in rewards]
-        kept = "yes" if row.get("kept") else "no"
+        kept = "greedy" if row.get("greedy") else "yes" if row.get("kept") else "no"
         table.add_row(kept, str(row.get("stop_reason", "")), *judged, Text(_printable(str(row.get("completion")))))
     return table
 

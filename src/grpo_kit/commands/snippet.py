@@ -29,19 +29,26 @@ EXAMPLES: dict[str, Any] = {
     "policy": "small",
     "student": "small",
     "teacher": "large",
+    "reference": "large",
     "to": "large",
     "length": 48,
     "max_new_tokens": 48,
     "samples": 8,
+    "divergence_mask.high": 0.01,
     "keep": 4,
     "top": 2,
     "bottom": 2,
     "path": "rows.jsonl",
     "grading": {"kind": "correctness"},
+    "product.of": [{"kind": "importance_weight"}, {"kind": "divergence_mask", "high": 0.01}],
+    "weighted_sum.of": [
+        {"weight": 0.5, "advantage": {"kind": "group_mean"}},
+        {"weight": 0.5, "advantage": {"kind": "opo"}},
+    ],
     "tasks": {"basic_arithmetic": {}},
     "function": "my_rewards:brevity",
 }
-"""Values of keys without a default that say more than any value of their type."""
+"""Values of keys without a default that say more than any value of their type, by key or `kind.key`."""
 
 BY_TYPE: dict[str, Any] = {"integer": 1, "number": 1.0, "text": "text", "true or false": True, "list": [], "table": {}}
 
@@ -75,7 +82,7 @@ def example(role: Role, kind: str) -> Any:
 
 def _settings(role: Role, kind: str, keys: tuple[Key, ...]) -> dict[str, Any]:
     """Values for the keys that must be given; a key that is only needed with these, too."""
-    given = {key.name: _value(key) for key in keys if key.default is None}
+    given = {key.name: _value(kind, key) for key in keys if key.default is None}
     optional = [key.name for key in keys if key.default == "" and key.name in EXAMPLES]
     for more in ([], *([name] for name in optional), optional):
         settings = given | {name: EXAMPLES[name] for name in more}
@@ -87,7 +94,9 @@ def _settings(role: Role, kind: str, keys: tuple[Key, ...]) -> dict[str, Any]:
     return given
 
 
-def _value(key: Key) -> Any:
+def _value(kind: str, key: Key) -> Any:
+    if f"{kind}.{key.name}" in EXAMPLES:
+        return EXAMPLES[f"{kind}.{key.name}"]
     if key.role is not None:
         kind = next(iter(key.role.built_in))
         return {"kind": kind, **_settings(key.role, kind, keys_of(key.role.built_in[kind]))}

@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 import datasets
 
 from grpo_kit.data.arithmetic import Arithmetic
+from grpo_kit.data.curriculum import Curriculum, PassRates
 from grpo_kit.data.dataset import DatasetRows
 from grpo_kit.data.encode import encode_prompts
 from grpo_kit.data.few_shot import Example
@@ -32,10 +33,12 @@ DATA = Role("data", Data, {"arithmetic": Arithmetic, "dataset": DatasetRows, "re
 __all__ = [
     "DATA",
     "Arithmetic",
+    "Curriculum",
     "Data",
     "DatasetRows",
     "Example",
     "Fault",
+    "PassRates",
     "PromptSet",
     "PromptStream",
     "ReasoningGymTasks",

@@ -1,4 +1,4 @@
-"""Tokenised prompts, and an endless shuffled stream of them."""
+"""Tokenised prompts, and an endless stream of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from grpo_kit.batch import Prompts
+from grpo_kit.data.curriculum import Curriculum, PassRates
 from grpo_kit.data.rows import Fault
 
 
@@ -50,27 +51,52 @@ class PromptSet:
 class PromptStream:
     """Endless batches of prompts: each epoch visits every prompt once, in an order of its own from the seed.
 
-    Groups are numbered on through the run, so that no two prompts drawn share an id.
+    With a curriculum prompts are drawn by their pass rates instead, which `observe` is told. Groups are numbered on
+    through the run, so that no two prompts drawn share an id.
+
+    Attributes:
+        prompts: all there are.
+        seed: decides the order.
+        curriculum: how prompts are drawn; None for epochs.
+        position: prompts drawn so far.
+        pass_rates: what is known of each prompt; for a curriculum.
     """
 
-    def __init__(self, prompts: PromptSet, *, seed: int) -> None:
-        """Stream over prompts; the order depends on the seed alone."""
-        self.prompts, self.seed = prompts, seed
+    def __init__(self, prompts: PromptSet, *, seed: int, curriculum: Curriculum | None = None) -> None:
+        """Stream over prompts; the order depends on the seed and on what is observed alone."""
+        self.prompts, self.seed, self.curriculum = prompts, seed, curriculum
         self.position = 0
+        self.pass_rates = PassRates.of(len(prompts))
         self._epoch_order: tuple[int, list[int]] = (-1, [])
+        self._drawn: dict[int, int] = {}  # the prompt of each group of this step
 
-    def take(self, count: int) -> Prompts:
-        """The next `count` prompts, running on into the next epoch."""
-        numbers = range(self.position, self.position + count)
-        rows = [self._order(number // len(self.prompts))[number % len(self.prompts)] for number in numbers]
+    def take(self, count: int, *, same_step: bool = False) -> Prompts:
+        """The next `count` prompts, running on into the next epoch; `same_step` when more are drawn for a step."""
+        rows = self._in_turn(count) if self.curriculum is None else self._by_pass_rate(count, same_step)
         batch = self.prompts.take(rows, first_group=self.position)
+        self._drawn = (self._drawn if same_step else {}) | dict(zip(batch.groups, rows, strict=True))
         self.position += count
         return batch
 
+    def observe(self, found: Mapping[int, float]) -> None:
+        """Take in how often groups of this step were right, by their numbers; NaN for one without a verdict."""
+        if self.curriculum is not None:
+            self.pass_rates.update({self._drawn[group]: rate for group, rate in found.items()}, self.curriculum.decay)
+
     @property
     def epoch(self) -> float:
-        """Passes over the prompts so far."""
+        """Prompts drawn so far over the number of prompts; without a curriculum the passes over them."""
         return self.position / len(self.prompts)
+
+    def _in_turn(self, count: int) -> list[int]:
+        numbers = range(self.position, self.position + count)
+        return [self._order(number // len(self.prompts))[number % len(self.prompts)] for number in numbers]
+
+    def _by_pass_rate(self, count: int, same_step: bool) -> list[int]:
+        assert self.curriculum is not None
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.position)
+        last = self._drawn.values() if same_step else ()
+        return self.pass_rates.draw(count, self.curriculum, generator, last)
 
     def _order(self, epoch: int) -> list[int]:
         """The order of one epoch, a function of seed and epoch alone; the latest is kept."""

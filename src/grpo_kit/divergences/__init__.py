@@ -2,6 +2,7 @@
 
 from typing import Protocol, runtime_checkable
 
+from grpo_kit.divergences.adaptive_coefficient import AdaptiveCoefficient
 from grpo_kit.divergences.sampled_kl import SampledKL
 from grpo_kit.parts import Role
 from grpo_kit.shapes import PerToken
@@ -18,4 +19,4 @@ class Divergence(Protocol):
 
 DIVERGENCES = Role("divergences", Divergence, {"sampled_kl": SampledKL})
 
-__all__ = ["DIVERGENCES", "Divergence", "SampledKL"]
+__all__ = ["DIVERGENCES", "AdaptiveCoefficient", "Divergence", "SampledKL"]

@@ -2,24 +2,34 @@
 
 from typing import Literal
 
-from pydantic import model_validator
+import torch
 
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken
+
+LATEX = {"k1": "d_{it}", "k2": r"\frac{1}{2} \cdot d_{it}^{2}", "k3": "e^{-d_{it}} - 1 + d_{it}"}
 
 
 @part("sampled_kl")
 class SampledKL:
     r"""KL to another policy $q$ from the sampled tokens, with $d = \log \pi(o_t) - \log q(o_t)$.
 
-    `k2`: $\tfrac12 d^2$; while the tokens come from $\pi$, its expected gradient is exactly that of the reverse KL,
-    $\mathrm{KL}(\pi \| q)$. `k3`: $e^{-d} - 1 + d$; its value is an unbiased, never negative estimate of the reverse
-    KL, but its expected gradient is that of the *forward* KL, $\mathrm{KL}(q \| \pi)$ (arXiv:2510.01555,
-    arXiv:2512.21852). `k1`, $d$ itself, has an expected gradient of zero, whatever $q$ is, and is refused as a loss.
-    Each statement is per token, for the states visited.
+    An estimator has a value and, as a loss, a gradient, and the two need not belong to the same divergence
+    (arXiv:2510.01555, arXiv:2512.21852). While the tokens come from $\pi$ itself, in expectation over each token:
+
+    | estimator | loss | its value | its gradient |
+    |---|---|---|---|
+    | `k1` | $d$ | reverse KL | zero, whatever $q$ is |
+    | `k2` | $\tfrac12 d^2$ | half the mean square of $d$ | reverse KL |
+    | `k3` | $e^{-d} - 1 + d$ | reverse KL | *forward* KL |
+    | `k1+`, `k3+` | value of `k1`, `k3` with the gradient of `k2` | reverse KL | reverse KL |
+
+    The reverse KL is $\mathrm{KL}(\pi \| q)$, the forward one $\mathrm{KL}(q \| \pi)$, each for the states visited.
+    `k2` and `k3` are never negative. `k1` is of use only with the term's `importance`, which alone makes a gradient
+    right for tokens of another writer.
 
     Attributes:
-        estimator: `k2` or `k3`.
+        estimator: one of the table.
 
     Example:
         >>> import torch
@@ -27,23 +37,23 @@ class SampledKL:
         tensor([[0.3679]])
     """
 
-    estimator: Literal["k1", "k2", "k3"] = "k2"
-
-    @model_validator(mode="after")
-    def _k1_teaches_nothing(self) -> "SampledKL":
-        if self.estimator == "k1":
-            raise ValueError(
-                "estimator 'k1' as a loss has an expected gradient of zero: the other policy has no influence. "
-                "Use 'k2' (gradient of the reverse KL) or 'k3' (gradient of the forward KL)"
-            )
-        return self
+    estimator: Literal["k1", "k2", "k3", "k1+", "k3+"] = "k2"
 
     @property
     def formula(self) -> str:
-        """Loss of a token, from its log-ratio."""
-        return r"\frac{1}{2} \cdot d_{it}^{2}" if self.estimator == "k2" else r"e^{-d_{it}} - 1 + d_{it}"
+        """Loss of a token, from its log-ratio; sg stops the gradient."""
+        value = LATEX[self.estimator.removesuffix("+")]
+        if not self.estimator.endswith("+"):
+            return value
+        return rf"\operatorname{{sg}}[{value} - {LATEX['k2']}] + {LATEX['k2']}"
 
     def __call__(self, current: PerToken, other: PerToken) -> PerToken:
         """Loss of each token; see the class."""
         log_ratio = current - other
-        return log_ratio.square() / 2 if self.estimator == "k2" else (-log_ratio).exp() - 1 + log_ratio
+        half_square = log_ratio.square() / 2
+        if self.estimator == "k2":
+            return half_square
+        value = log_ratio if self.estimator.startswith("k1") else torch.expm1(-log_ratio) + log_ratio
+        if self.estimator.endswith("+"):
+            value = value.detach() + (half_square - half_square.detach())
+        return value

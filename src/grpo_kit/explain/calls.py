@@ -13,7 +13,8 @@ class Calls:
     Attributes:
         what: `sample`, `score`, `update`, `evaluate: sampled`, `evaluate: greedy` or `evaluate: entropy`.
         policy: whose model is called.
-        rows: completions that go through it; for an update at most, since a row without a reward is left out.
+        rows: completions that go through it, at most: an update leaves rows without a reward out, and a refill may
+            need fewer rounds than it may try.
         steps: optimizer steps; 0 where none is taken.
         fewest: forward passes at least.
         most: forward passes at most; None where the sampler does not say.
@@ -28,16 +29,15 @@ class Calls:
 
 
 def of_a_step(recipe: Recipe, longest_prompt: int) -> tuple[Calls, ...]:
-    """The calls of one pass through the loop, in their order; sampling again (a refill) is not counted."""
-    sampled = recipe.prompts_per_step * _samples(recipe)
+    """The calls of one pass through the loop, in their order; the most are those of all rounds that a refill tries."""
+    written, longest = recipe.prompts_per_step * _written(recipe), _longest(recipe, longest_prompt)
     found = [_sampling(recipe, policy) for policy in getattr(recipe.sampler, "reads", ())]
-    found += [
-        Calls(what="score", policy=name, rows=sampled, fewest=1, most=_micro_batches(recipe, name, sampled, longest))
-        for name in recipe.scored()
-        for longest in [_longest(recipe, longest_prompt)]
-    ]
+    for name in recipe.scored():
+        most = _micro_batches(recipe, name, written, longest)
+        most = None if most is None else most * rounds(recipe)
+        found.append(Calls(what="score", policy=name, rows=written * rounds(recipe), fewest=1, most=most))
     for name, learner in recipe.learners.items():
-        rows, longest = trained_rows(recipe), _longest(recipe, longest_prompt)
+        rows = trained_rows(recipe)
         steps = learner.epochs * min(learner.mini_batches, rows)
         parts = [len(range(number, rows, learner.mini_batches)) for number in range(learner.mini_batches)]
         most = sum(_micro_batches(recipe, name, part, longest) or 0 for part in parts if part) if longest else None
@@ -69,18 +69,30 @@ def evaluations(recipe: Recipe) -> int:
     return 1 + whole + (rest > 0)
 
 
+def rounds(recipe: Recipe) -> int:
+    """Rounds of sampling a step at most."""
+    return 1 if recipe.refill is None else recipe.refill.tries
+
+
 def _sampling(recipe: Recipe, policy: str) -> Calls:
     """One prefill a batch of prompts, then a pass a token until all rows of the batch have ended."""
-    sampler, samples = recipe.sampler, _samples(recipe)
+    sampler = recipe.sampler
     per_batch = getattr(sampler, "rows_per_batch", None)
-    batches = ceil(recipe.prompts_per_step / max(1, per_batch // samples)) if per_batch else 1
+    batches = ceil(recipe.prompts_per_step / max(1, per_batch // _samples(recipe))) if per_batch else 1
+    fewest = batches * (2 if getattr(sampler, "greedy", False) else 1)  # greedy rows are batches of their own
     tokens = getattr(sampler, "max_new_tokens", None)
-    most = batches * tokens if per_batch and tokens else None
-    return Calls(what="sample", policy=policy, rows=recipe.prompts_per_step * samples, fewest=batches, most=most)
+    most = fewest * tokens * rounds(recipe) if per_batch and tokens else None
+    rows = recipe.prompts_per_step * _written(recipe) * rounds(recipe)
+    return Calls(what="sample", policy=policy, rows=rows, fewest=fewest, most=most)
 
 
 def _samples(recipe: Recipe) -> int:
     return getattr(recipe.sampler, "samples", 1)
+
+
+def _written(recipe: Recipe) -> int:
+    """Completions a prompt, a greedy one too."""
+    return _samples(recipe) + bool(getattr(recipe.sampler, "greedy", False))
 
 
 def _longest(recipe: Recipe, longest_prompt: int) -> int | None:

@@ -123,7 +123,7 @@ def _works(recipe: Recipe, policy: Policy, prompt: int, live: bool) -> tuple[int
     sampler = recipe.sampler
     if not isinstance(sampler, TransformersSampler):
         return None, None, None
-    rows = recipe.prompts_per_step * sampler.samples
+    rows = recipe.prompts_per_step * (sampler.samples + sampler.greedy)
     width, longest = sampler.max_new_tokens, prompt + sampler.max_new_tokens
 
     def batch(rows: int) -> Rollouts:

@@ -74,7 +74,13 @@ def _term(recipe: Recipe, learner: str, key: str, term: Term) -> Iterator[Formul
     if isinstance(term, PolicyGradient):
         yield from _policy_gradient(recipe, learner, symbol, term)
     elif isinstance(term, DivergenceTerm):
-        yield _of(symbol, term.divergence, "loss of a token")
+        words = "loss of a token"
+        if term.importance:
+            words += r"; $\mu$ is the distribution the token was drawn from"
+        if term.adaptive is not None:
+            start, target = number(term.adaptive.start), number(term.adaptive.target)
+            words += rf"; $\beta$ starts at {start} and moves so that the mean loss comes to {target}"
+        yield Formula(symbol=symbol, latex=term.formula, words=f"{words}; {described(term.divergence)}")
         yield _log_ratio(learner, scored_symbol(term.to), f"is '{term.to}' with its weights at sampling time")
     else:
         words = "entropy of the next-token distribution, in nats" if isinstance(term, EntropyBonus) else ""
@@ -100,6 +106,9 @@ def _policy_gradient(recipe: Recipe, learner: str, symbol: str, term: PolicyGrad
     if term.correction is not None:
         yield _of("c_{it}", term.correction, "importance weight of the tokens' origin, without gradient")
         writer = r"\log \mu(o_{it})"
+        if term.anchor == "behavior":
+            yield Formula(symbol="b_{it}", latex="0", words=r"since $\mu$ itself is the anchor")
+            return
         latex = rf"\log {scored_symbol(learner)}(o_{{it}}) - {writer}"
         yield Formula(symbol="b_{it}", latex=latex, words=r"$\mu$ is the distribution the token was drawn from")
 

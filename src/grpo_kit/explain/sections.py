@@ -1,8 +1,8 @@
 """The page about a recipe, section by section."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, trained_rows
+from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, rounds, trained_rows
 from grpo_kit.explain.memory import Memory, estimate
 from grpo_kit.explain.objective import objective
 from grpo_kit.explain.options import described, options
@@ -40,13 +40,22 @@ def _rows(recipe: Recipe) -> Iterator[str]:
     rows = recipe.prompts_per_step * samples
     by = ", ".join(f"'{name}'" for name in getattr(recipe.sampler, "reads", ())) or described(recipe.sampler)
     yield f"{recipe.prompts_per_step} prompts with {samples} completions each: {rows} rows, written by {by}."
-    if recipe.selection is not None:
-        looks_at = " + ".join(
-            name if weight == 1 else f"{weight:g} {name}" for name, weight in recipe.selection.rewards.items()
-        )
+    if getattr(recipe.sampler, "greedy", False):
+        yield "Beside them one greedy completion of each prompt, rewarded for comparison and never trained on."
+    if recipe.curriculum is not None:
         yield (
-            f"Selection {described(recipe.selection.rule)} by {looks_at}: {trained_rows(recipe)} rows at most are "
-            "trained on."
+            f"Prompts are drawn unseen ones first, then by p (1 - p) + {recipe.curriculum.floor:g} of their running "
+            f"pass rate p, the mean of {recipe.curriculum.reward} (decay {recipe.curriculum.decay:g})."
+        )
+    if recipe.refill is not None:
+        yield (
+            f"Refill {described(recipe.refill.rule)} by {_sum(recipe.refill.rewards)}: up to "
+            f"{rounds(recipe)} rounds of sampling, until {recipe.prompts_per_step} groups are kept."
+        )
+    if recipe.selection is not None:
+        yield (
+            f"Selection {described(recipe.selection.rule)} by {_sum(recipe.selection.rewards)}: "
+            f"{trained_rows(recipe)} rows at most are trained on."
         )
     yield f"{recipe.steps} steps; seed {recipe.seed}."
     for name, spec in recipe.policies.items():
@@ -54,6 +63,10 @@ def _rows(recipe: Recipe) -> Iterator[str]:
             often = "every step" if spec.every == 1 else f"every {spec.every} steps"
             how = "a copy of" if spec.decay == 0 else f"{spec.decay:g} of itself and {1 - spec.decay:g} of"
             yield f"Policy '{name}' becomes {how} '{spec.follows}' {often}."
+
+
+def _sum(weights: Mapping[str, float]) -> str:
+    return " + ".join(name if weight == 1 else f"{weight:g} {name}" for name, weight in weights.items())
 
 
 def _symbols(recipe: Recipe) -> str:
@@ -92,6 +105,8 @@ def _calls(recipe: Recipe, longest: int) -> Iterator[str | Table]:
     tokens = getattr(recipe.sampler, "max_new_tokens", None)
     if tokens is not None:
         yield f"The upper numbers are for completions of {tokens} tokens after prompts of {longest}, the longest."
+    if rounds(recipe) > 1:
+        yield f"A refill samples and scores up to {rounds(recipe)} rounds; rows and upper numbers are of them all."
 
 
 def _evaluation(recipe: Recipe, inputs: Inputs) -> Iterator[Section]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from grpo_kit.formula import name as in_latex
 from grpo_kit.recipe import Recipe
-from grpo_kit.terms import PolicyGradient
+from grpo_kit.terms import DivergenceTerm, PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,4 +51,6 @@ def scored_symbol(policy: str) -> str:
 
 
 def _reads_behavior(term: object) -> bool:
+    if isinstance(term, DivergenceTerm):
+        return term.importance
     return isinstance(term, PolicyGradient) and (term.anchor == "behavior" or term.correction is not None)

@@ -8,6 +8,7 @@ from grpo_kit.parts import Role
 from grpo_kit.rewards.correctness import Correctness
 from grpo_kit.rewards.cosine_length import CosineLength
 from grpo_kit.rewards.format import Format
+from grpo_kit.rewards.kl_penalty import KLPenalty
 from grpo_kit.rewards.number_match import NumberMatch
 from grpo_kit.rewards.on_policy_kd import OnPolicyKD
 from grpo_kit.rewards.python import Python
@@ -42,6 +43,7 @@ REWARDS = Role(
         "repetition": Repetition,
         "format": Format,
         "on_policy_kd": OnPolicyKD,
+        "kl_penalty": KLPenalty,
         "python": Python,
     },
 )
@@ -52,6 +54,7 @@ __all__ = [
     "CosineLength",
     "Format",
     "Grade",
+    "KLPenalty",
     "NumberMatch",
     "OnPolicyKD",
     "Python",

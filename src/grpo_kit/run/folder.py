@@ -46,6 +46,7 @@ class RunFolder:
     def samples(self, report: Report, count: int, tokenizer: PreTrainedTokenizerBase) -> None:
         """Append the first `count` completions of a step to `samples.jsonl`, with rewards and per-token signals."""
         rollouts, rewards = report.experience.rollouts, report.experience.rewards
+        greedy = rollouts.greedy
         for row in range(min(count, len(rollouts))):
             length = int(rollouts.lengths[row])
             behavior = rollouts.behavior
@@ -55,6 +56,7 @@ class RunFolder:
                     "step": report.step,
                     "group": int(rollouts.groups[row]),
                     "kept": bool(report.kept[row]),
+                    "greedy": bool(greedy[row]),
                     "prompt": tokenizer.decode(list(rollouts.prompts[row])),
                     "completion": rollouts.texts[row],
                     "stop_reason": rollouts.stop_reasons[row],

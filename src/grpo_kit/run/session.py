@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from grpo_kit.data.report import describe_set
+from grpo_kit.diagnostics import low_sample_size
 from grpo_kit.loop import Report, train
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
@@ -81,6 +82,9 @@ class Session:
 
     def _after(self, report: Report) -> None:
         self._warn_of_missing_rewards(report)
+        if (low := low_sample_size(report.metrics)) and "sample size" not in self.warned:
+            self.warned.add("sample size")
+            self._say(f"step {report.step}: {low}", style="yellow")
         tokenizer = next(iter(self.policies.values())).tokenizer
         self.folder.samples(report, self.recipe.log_samples, tokenizer)
         self.folder.statuses(report, self.statuses, tokenizer)

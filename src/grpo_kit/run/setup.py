@@ -82,6 +82,11 @@ def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) 
                 mistakes.append(f"{place}: {error}")
             said.add(str(error))
     mistakes += _too_long(recipe, sets, tokenizers)
+    if recipe.curriculum is not None and "data" in sets and len(sets["data"]) < recipe.prompts_per_step:
+        few = (
+            f"prompts_per_step: {recipe.prompts_per_step}, but a curriculum draws no prompt twice in a step and there "
+        )
+        mistakes.append(few + f"are {len(sets['data'])} prompts. Lower it, or remove [curriculum].")
     if mistakes or "data" not in sets:
         return None, mistakes
     return Inputs(tokenizers=tokenizers, prompts=sets["data"], questions=sets.get("evaluation.data")), mistakes
@@ -187,5 +192,5 @@ def load_policies(recipe: Recipe) -> dict[str, Policy]:
 
 
 def prompt_stream(recipe: Recipe, inputs: Inputs) -> PromptStream:
-    """The endless shuffled prompts of a run."""
-    return PromptStream(inputs.prompts, seed=recipe.seed)
+    """The endless prompts of a run, shuffled or by its curriculum."""
+    return PromptStream(inputs.prompts, seed=recipe.seed, curriculum=recipe.curriculum)

@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import torch
+from jaxtyping import Float
 from pydantic import Field
+from torch import Tensor
 
 from grpo_kit.batch import Behavior, Prompts, Rollouts, Sampling, Writer
 from grpo_kit.joining import widen
 from grpo_kit.parts import part
 from grpo_kit.policies.policy import Policy
-from grpo_kit.samplers.decoding import decode
+from grpo_kit.samplers.decoding import Completions, decode
+
+GREEDY = Sampling(temperature=0)
 
 
 @part("transformers")
@@ -18,7 +22,8 @@ class TransformersSampler:
     r"""`samples` completions of every prompt, by one policy, token ids in and out: nothing is re-tokenised.
 
     Rows come prompt after prompt. The uniform numbers that decide all tokens are drawn first, so that the same
-    generator gives the same rows however they are split into batches.
+    generator gives the same rows however they are split into batches. With `greedy`, one more row a prompt follows
+    after all of these, decoded at temperature 0: it is rewarded for comparison and never trained on.
 
     Attributes:
         policy: who writes.
@@ -28,6 +33,7 @@ class TransformersSampler:
         top_p: nucleus mass kept, in (0, 1]. Below 1 the rows come from another distribution than the policy, and
             importance weights are biased by the mass cut off.
         top_k: number of most likely tokens kept; 0 keeps all. As for `top_p`.
+        greedy: also write one greedy completion a prompt, for an advantage that compares with it.
         stop: strings that end a completion (stop reason `stop`); the tokens keep them, the text is cut before.
         rows_per_batch: rows decoded together, whole prompts at a time; lower it when memory runs out.
     """
@@ -38,6 +44,7 @@ class TransformersSampler:
     temperature: Annotated[float, Field(ge=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
+    greedy: bool = False
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     rows_per_batch: Annotated[int, Field(ge=1)] = 512
 
@@ -54,24 +61,20 @@ class TransformersSampler:
     @torch.no_grad()
     def __call__(self, prompts: Prompts, policies: Mapping[str, Policy], generator: torch.Generator) -> Rollouts:
         """Write completions of every prompt; see the class."""
-        policy = policies[self.policy]
+        policy, sampled = policies[self.policy], len(prompts) * self.samples
+        uniforms = torch.rand((sampled, self.max_new_tokens), generator=generator, dtype=torch.float64)
+        written = self._write(policy, prompts, self.sampling, uniforms)
+        if self.greedy:  # no token of a greedy row is decided by chance
+            nothing = torch.zeros((len(prompts), self.max_new_tokens), dtype=torch.float64)
+            written += self._write(policy, prompts, GREEDY, nothing)
         rows = [row for row in range(len(prompts)) for _ in range(self.samples)]
-        uniforms = torch.rand((len(rows), self.max_new_tokens), generator=generator, dtype=torch.float64)
-        per_batch = max(1, self.rows_per_batch // self.samples)
-        written = [
-            decode(
-                policy,
-                prompts.ids[start : start + per_batch],
-                sampling=self.sampling,
-                uniforms=uniforms[start * self.samples : (start + per_batch) * self.samples],
-                stop=self.stop,
-            )
-            for start in range(0, len(prompts), per_batch)
-        ]
+        rows += range(len(prompts)) if self.greedy else ()
         width = max(completions.tokens.shape[1] for completions in written)
         tokens = torch.cat([widen(completions.tokens, width) for completions in written])
         mask = torch.cat([widen(completions.mask, width) for completions in written])
         ids = [row[keep].tolist() for row, keep in zip(tokens, mask, strict=True)]
+        writer = torch.zeros_like(tokens)
+        writer[sampled:] = 1
         return Rollouts(
             prompts=tuple(prompts.ids[row] for row in rows),
             tokens=tokens,
@@ -81,11 +84,30 @@ class TransformersSampler:
             texts=tuple(self._cut(text) for text in policy.tokenizer.batch_decode(ids, skip_special_tokens=True)),
             columns={name: tuple(values[row] for row in rows) for name, values in prompts.columns.items()},
             behavior=Behavior(
-                writers=(Writer(policy=policy.name, version=policy.version, sampling=self.sampling),),
-                writer=torch.zeros_like(tokens),
+                writers=tuple(
+                    Writer(policy=policy.name, version=policy.version, sampling=sampling)
+                    for sampling in (self.sampling, *([GREEDY] if self.greedy else []))
+                ),
+                writer=writer,
                 logprobs=torch.cat([widen(completions.logprobs, width) for completions in written]),
             ),
         )
+
+    def _write(
+        self, policy: Policy, prompts: Prompts, sampling: Sampling, uniforms: Float[Tensor, "row max_new_token"]
+    ) -> list[Completions]:
+        """As many completions of every prompt as there are rows of numbers for it, some prompts at a time."""
+        at_once, each = max(1, self.rows_per_batch // self.samples), len(uniforms) // len(prompts)
+        return [
+            decode(
+                policy,
+                prompts.ids[start : start + at_once],
+                sampling=sampling,
+                uniforms=uniforms[start * each : (start + at_once) * each],
+                stop=self.stop,
+            )
+            for start in range(0, len(prompts), at_once)
+        ]
 
     def _cut(self, text: str) -> str:
         """The text before the first stop string."""

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from grpo_kit.formula import number
 from grpo_kit.parts import part
-from grpo_kit.shapes import PerToken
+from grpo_kit.shapes import PerToken, TokenMask
 
 
 @part("clip")
@@ -17,8 +17,9 @@ class Clip:
 
     PPO (arXiv:1707.06347); with `high` > `low` it is DAPO's clip-higher (arXiv:2503.14476); `cap` bounds the ratio of
     tokens with a negative advantage, which PPO leaves unbounded (dual clip, arXiv:1912.09729: the loss never exceeds
-    $c\,|A|$). The ratio is bounded in log space before it is exponentiated, so an overflow on the clipped side gives
-    neither inf nor NaN. A clipped token has gradient 0.
+    $c\,|A|$). TRL's two-sided clip (`delta`) is this cap, too: it bounds the unclipped ratio for either sign, and where
+    the advantage is positive the clip below it has bounded the loss already. The ratio is bounded in log space before
+    it is exponentiated, so an overflow on the clipped side gives neither inf nor NaN. A clipped token has gradient 0.
 
     Attributes:
         low: $\epsilon_l$, in [0, 1).
@@ -47,6 +48,12 @@ class Clip:
         bounds = f"{number(1 - self.low)}, {number(1 + self.high)}"
         inner = rf"\min(\rho_{{it}} \cdot A_i, \operatorname{{clip}}(\rho_{{it}}, {bounds}) \cdot A_i)"
         return f"-{inner}" if self.cap is None else rf"-\max({inner}, {number(self.cap)} \cdot \min(A_i, 0))"
+
+    def clipped(self, log_ratio: PerToken, advantages: PerToken) -> TokenMask:
+        """The tokens without gradient."""
+        capped = log_ratio > (float("inf") if self.cap is None else log(self.cap))
+        below = (log_ratio < log1p(-self.low)) | capped
+        return torch.where(advantages >= 0, log_ratio > log1p(self.high), below)
 
     def __call__(self, log_ratio: PerToken, advantages: PerToken) -> PerToken:
         """Loss of each token; see the class."""

@@ -21,6 +21,10 @@ from grpo_kit.shapes import PerToken, TokenMask
 from grpo_kit.surrogates import SURROGATES, Reinforce, Surrogate
 
 
+FARTHEST = 20.0
+"""Largest log-ratio of a dropped token: its ratio, 5e8, is finite in float32."""
+
+
 @part("policy_gradient")
 class PolicyGradient:
     r"""Loss $w_t\, \ell(\log \rho_t, A)$ with $\rho = \pi_\mathrm{current} / \pi_\mathrm{anchor}$, $w$ a correction.
@@ -103,13 +107,13 @@ class PolicyGradient:
         )
         log_ratio = select(self.ratio(logprobs.log_ratio, written), counted)
         advantages = select(frozen["advantages"], counted)
-        loss = call_with(self.surrogate, log_ratio, advantages, mask=counted, logprobs=logprobs)
-        if "correction" in frozen:
-            loss = loss * select(frozen["correction"], counted)
+        weights = select(frozen["correction"], counted) if "correction" in frozen else counted.to(log_ratio)
         moved = (logprobs.current - logprobs.behavior).detach()
         for factor in (factor for factor, is_live in factors(self.correction) if is_live):
-            loss = loss * call_with(factor, moved, counted, advantages=advantages)
-        return loss
+            weights = weights * call_with(factor, moved, counted, advantages=advantages)
+        # A token that a correction drops may be the very one whose ratio overflows, and inf x 0 is NaN.
+        log_ratio = torch.where(weights == 0, log_ratio.clamp(-FARTHEST, FARTHEST), log_ratio)
+        return weights * call_with(self.surrogate, log_ratio, advantages, mask=counted, logprobs=logprobs)
 
     def _advantages(self, experience: Experience, returns: Returns, memory: Memory) -> PerToken:
         """The advantage of every token, from the rewards of the rows that its baseline may see."""

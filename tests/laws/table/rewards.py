@@ -1,9 +1,11 @@
 """Rewards in the table law x part."""
 
 from grpo_kit import (
+    AdaptiveCoefficient,
     Correctness,
     CosineLength,
     Format,
+    KLPenalty,
     NumberMatch,
     OnPolicyKD,
     Python,
@@ -38,6 +40,10 @@ PARTS = {
     "format/several": Format(pattern=("boxed", "12")),
     "on_policy_kd": OnPolicyKD(**KL, length=4),
     "on_policy_kd/sequence": OnPolicyKD(**KL, length_norm="sequence"),
+    "kl_penalty": KLPenalty(policy="small", reference="large"),
+    "kl_penalty/adaptive": KLPenalty(
+        policy="small", reference="large", adaptive=AdaptiveCoefficient(start=0.7, target=0.1)
+    ),
     "python": Python(function=lengths),
 }
 
@@ -45,7 +51,7 @@ ROWS = (
     row(2, ROLE, laws.rows_may_be_permuted, *PARTS),
     row(2, ROLE, laws.rows_do_not_see_each_other, *PARTS),
     row(3, ROLE, laws.padding_and_what_is_masked_do_not_matter, *PARTS),
-    row(12, ROLE, signatures.shapes_are_stated, *PARTS, examples=1),
+    row(12, ROLE, signatures.shapes_are_stated, *PARTS, share=0),
 )
 NOT_ABOUT = {
     1: "rewards are fixed before a step is split",

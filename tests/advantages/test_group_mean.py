@@ -1,27 +1,16 @@
-"""Advantages against loops written from the papers."""
+"""The group's mean and the mean of the others against loops written from the papers."""
 
 import pytest
 import torch
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
+from advantages.loops import deviation, mean, members
 from grpo_kit import GroupMean, LeaveOneOut
 from laws.data import grouped_rewards
 from tolerances import EXACT
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-def members(rewards, groups, row):
-    return [float(rewards[other]) for other in range(len(rewards)) if groups[other] == groups[row]]
-
-
-def mean(values):
-    return sum(values) / len(values)
-
-
-def deviation(values):
-    return (sum((value - mean(values)) ** 2 for value in values) / (len(values) - 1)) ** 0.5
 
 
 def group_mean(rewards, groups, scale, eps):

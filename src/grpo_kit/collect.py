@@ -1,0 +1,148 @@
+"""The rows of one step: sampled, scored and rewarded, with a refill again until enough groups are worth keeping."""
+
+from collections.abc import Callable, Collection, Mapping
+
+import torch
+
+from grpo_kit import diagnostics
+from grpo_kit.batch import Experience, Prompts, Rewards, SignalKey, Signals
+from grpo_kit.clock import Clock
+from grpo_kit.data import PromptStream
+from grpo_kit.joining import join
+from grpo_kit.memory import Memory
+from grpo_kit.objective import NonFiniteError
+from grpo_kit.policies import Policy
+from grpo_kit.recipe import Recipe
+from grpo_kit.selecting import kept_groups, sampled_rewards
+
+
+def collect(
+    recipe: Recipe,
+    policies: Mapping[str, Policy],
+    prompts: PromptStream,
+    generator: torch.Generator,
+    memory: Memory,
+    clock: Clock,
+    step: int,
+) -> tuple[Experience, dict[str, float]]:
+    """The batch of a step with its metrics."""
+
+    def one_round(same_step: bool) -> Experience:
+        drawn = prompts.take(recipe.prompts_per_step, same_step=same_step)
+        experience = sample(recipe, policies, drawn, generator, memory, clock, step)
+        if recipe.curriculum is not None:
+            prompts.observe(pass_rates(experience, recipe.curriculum.reward))
+        return experience
+
+    refill, report = recipe.refill, {"sampler/rounds": 1.0}
+    if refill is None:
+        experience = one_round(False)
+    else:
+        experience, report = refilled(
+            one_round,
+            lambda found: kept_groups(refill, found, memory, generator),
+            wanted=recipe.prompts_per_step,
+            tries=refill.tries,
+        )
+    report |= diagnostics.of_sampling(experience.rollouts, clock.stages["sample"])
+    if recipe.curriculum is not None:
+        report |= prompts.pass_rates.metrics(recipe.curriculum)
+    return experience, report | {"sampler/epoch": prompts.epoch}
+
+
+def refilled(
+    one_round: Callable[[bool], Experience],
+    keep: Callable[[Experience], Collection[int]],
+    *,
+    wanted: int,
+    tries: int,
+) -> tuple[Experience, dict[str, float]]:
+    """Rounds of sampling until `wanted` groups are kept or the tries are used up: the first of them, and metrics.
+
+    Without a kept group it is the last round as it is.
+    """
+    rounds: list[Experience] = []
+    sampled = kept = count = 0
+    while True:
+        experience = one_round(count > 0)
+        groups = keep(experience)
+        if groups:
+            rounds.append(_of_groups(experience, groups))
+        count, kept = count + 1, kept + len(groups)
+        sampled += len(experience.rollouts.groups.unique())
+        if kept >= wanted or count == tries:
+            break
+    report = {
+        "sampler/rounds": float(count),
+        "sampler/groups_kept": kept / sampled,
+        "sampler/groups_short": float(max(0, wanted - kept)),
+    }
+    if not rounds:
+        return experience, report
+    together = join(rounds)
+    return _of_groups(together, list(dict.fromkeys(together.rollouts.groups.tolist()))[:wanted]), report
+
+
+def sample(
+    recipe: Recipe,
+    policies: Mapping[str, Policy],
+    prompts: Prompts,
+    generator: torch.Generator,
+    memory: Memory,
+    clock: Clock,
+    step: int,
+) -> Experience:
+    """One round: rollouts, the frozen signals that some part asked for, and every reward component."""
+    try:
+        rollouts = recipe.sampler(prompts, policies, generator)
+    except ArithmeticError as error:
+        raise NonFiniteError(f"step {step}: {error}.") from error
+    clock.lap("sample")
+    signals = Signals(
+        {
+            SignalKey(name, policies[name].version): policies[name].score_all(
+                rollouts, temperature=rollouts.temperature
+            )
+            for name in recipe.scored()
+        }
+    )
+    _refuse_non_finite_scores(signals, rollouts.mask, step)
+    clock.lap("score")
+    components = {
+        name: memory.call(f"rewards.{name}", reward, rollouts, signals) for name, reward in recipe.rewards.items()
+    }
+    clock.lap("reward")
+    return Experience(rollouts=rollouts, signals=signals, rewards=Rewards(components))
+
+
+def pass_rates(experience: Experience, reward: str) -> dict[int, float]:
+    """The mean of a reward component over each group's sampled rows; NaN for a group without a verdict.
+
+    ValueError for a reward that is not from 0 to 1.
+    """
+    values, groups = sampled_rewards(experience, {reward: 1.0}).double(), experience.rollouts.groups
+    wrong = values[(values < 0) | (values > 1)]
+    if len(wrong):
+        raise ValueError(
+            f"curriculum.reward: '{reward}' gave {float(wrong[0]):g}, and a pass rate is from 0 to 1. Name a reward "
+            "that is 1 for a correct completion and 0 for a wrong one"
+        )
+    return {group: diagnostics.mean(values[groups == group]) for group in dict.fromkeys(groups.tolist())}
+
+
+def _of_groups(experience: Experience, groups: Collection[int]) -> Experience:
+    """The rows of some groups, in the order sampled."""
+    wanted = set(groups)
+    return experience.take([row for row, group in enumerate(experience.rollouts.groups.tolist()) if group in wanted])
+
+
+def _refuse_non_finite_scores(signals: Signals, mask: torch.Tensor, step: int) -> None:
+    for key, scores in signals.scores.items():
+        bad = torch.nonzero(mask & ~torch.isfinite(scores.logprobs))
+        if len(bad):
+            row, token = map(int, bad[0])
+            value = float(scores.logprobs[row, token])
+            raise NonFiniteError(
+                f"step {step}: policy '{key.policy}' (version {key.version}) gives row {row} the log-probability "
+                f"{value} at token {token}. Its weights are damaged or the row is impossible for it."
+            )

@@ -1,0 +1,82 @@
+"""Mistakes between the parts of a recipe that say which rows there are: sampler, selection, refill, curriculum."""
+
+from collections.abc import Iterator
+
+from grpo_kit.asked import asks, inside
+from grpo_kit.recipe import Recipe
+from grpo_kit.selections import Spread
+from grpo_kit.terms import PolicyGradient
+
+Finding = tuple[str, ...]
+"""A mistake, then the places of the recipe that it is judged by, `*` for any name."""
+
+
+def group_size(recipe: Recipe) -> tuple[int, int]:
+    """Rows sampled a prompt, and rows of them trained on at most."""
+    samples = getattr(recipe.sampler, "samples", 2)
+    return samples, getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
+
+
+def of_sampling(recipe: Recipe) -> Iterator[Finding]:
+    """Mistakes about which rows are sampled and kept."""
+    for key, greedy in (("temperature", 0), ("top_k", 1)):
+        if getattr(recipe.sampler, key, None) == greedy:
+            yield (f"sampler.{key}: {greedy} is greedy: a group's rows would all be the same. Use more than {greedy}.",)
+    yield from _selection(recipe)
+    yield from _refill(recipe)
+    yield from _curriculum(recipe)
+    yield from _greedy_rows(recipe)
+
+
+def _selection(recipe: Recipe) -> Iterator[Finding]:
+    samples, keep = group_size(recipe)
+    if recipe.selection and hasattr(recipe.selection.rule, "keep") and keep >= samples:
+        everything = (
+            f"selection.rule: keeps {keep} of {samples} samples a prompt, so it would drop nothing. "
+            "Raise sampler.samples, lower what it keeps, or remove [selection]."
+        )
+        yield everything, "sampler.samples", "selection.rule"
+    for place, settings in (("selection", recipe.selection), ("refill", recipe.refill)):
+        if settings and isinstance(settings.rule, Spread) and samples < 2:
+            alone = (
+                f"{place}.rule: 'spread' drops groups of one row, and sampler.samples = {samples} makes no others. Set "
+                "sampler.samples to 2 or more."
+            )
+            yield alone, "sampler.samples", f"{place}.rule"
+
+
+def _refill(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.refill and hasattr(recipe.refill.rule, "keep"):
+        kind = getattr(recipe.refill.rule, "kind", "the rule")
+        in_part = (
+            f"refill.rule: '{kind}' keeps some rows of a group, and a refill keeps or drops a group whole. Use "
+            "{ kind = 'spread' }, and [selection] for some rows of a group."
+        )
+        yield in_part, "refill.rule"
+
+
+def _curriculum(recipe: Recipe) -> Iterator[Finding]:
+    reward = recipe.curriculum and recipe.rewards.get(recipe.curriculum.reward)
+    if recipe.curriculum and getattr(reward, "reads", ()):
+        yield (
+            f"curriculum.reward: '{recipe.curriculum.reward}' compares policies and says nothing of right or wrong. "
+            "Name a reward that is 1 for a correct completion.",
+        )
+
+
+def _greedy_rows(recipe: Recipe) -> Iterator[Finding]:
+    """The greedy row of a group is there for an advantage that compares with it, and only for one."""
+    writes = getattr(recipe.sampler, "greedy", None)
+    asking = [
+        f"learners.{name}.terms.{key}.advantage"
+        for name, learner in recipe.learners.items()
+        for key, term in learner.terms.items()
+        if isinstance(term, PolicyGradient) and any("greedy_rewards" in asks(own) for own in inside(term.advantage))
+    ]
+    if writes is False:
+        for place in asking:
+            missing = f"{place}: compares with the reward of a greedy completion, and none is written. "
+            yield missing + "Set sampler.greedy = true.", "sampler.greedy", place
+    if writes and not asking:
+        idle = "sampler.greedy: no advantage asks for greedy_rewards, so the greedy rows would be of no use. "
+        yield idle + "Remove it, or use an advantage that compares with them.", "sampler.greedy", "learners.*.terms"
