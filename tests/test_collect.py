@@ -274,16 +274,18 @@ def test_greedy_rows_are_not_in_a_pass_rate():
 
 
 def test_all_rounds_of_a_refill_are_observed_and_draw_no_prompt_twice():
+    """Four rounds of two are all eight prompts, in every step and not only while some are unseen."""
     given = recipe(
+        steps=3,
         rewards=right_by_row([0] * PROMPTS),
         curriculum=Curriculum(reward="task"),
         refill=RefillSpec(rewards={"task": 1.0}, tries=4),
     )
     prompts = stream(given)
-    report = next(train(given, {"small": tiny.policy("small", dtype=torch.float32)}, prompts))
+    for report in train(given, {"small": tiny.policy("small", dtype=torch.float32)}, prompts):
+        assert prompts.pass_rates.visits == [report.step] * PROMPTS
+        assert of_refill(report) == [4, 0, 2]
     assert prompts.pass_rates.rates == [0] * PROMPTS
-    assert prompts.pass_rates.visits == [1] * PROMPTS
-    assert of_refill(report) == [4, 0, 2]
 
 
 def test_a_pass_rate_that_is_no_share_stops_the_run():

@@ -89,7 +89,7 @@ def test_a_recipe_trains_with_the_kinds_of_a_package(acme, tmp_path, monkeypatch
 def test_without_the_package_its_kinds_are_named():
     rewards, advantage = mistakes_of()
     assert rewards.startswith("rewards.novelty: unknown kind 'novelty'. Known: correctness, ")
-    assert advantage.startswith(f"{ADVANTAGE}: unknown kind 'rank'. Known: group_mean, ")
+    assert advantage.startswith(f"{ADVANTAGE}: unknown kind 'rank'. Known: ema_baseline, ")
 
 
 @pytest.mark.usefixtures("found")
@@ -123,10 +123,8 @@ def test_wrong_settings_are_the_same_mistakes(setting, mistake):
 @pytest.mark.usefixtures("found")
 def test_a_kind_of_a_package_is_guessed_and_listed():
     (mistake,) = mistakes_of(f"{ADVANTAGE}={{kind='rnak'}}")
-    assert mistake.startswith(
-        f"{ADVANTAGE}: unknown kind 'rnak'. Did you mean 'rank'? Known: group_mean, leave_one_out"
-    )
-    assert mistake.endswith(", rank.")
+    assert mistake.startswith(f"{ADVANTAGE}: unknown kind 'rnak'. Did you mean 'rank'? Known: ema_baseline, ")
+    assert ", rank, " in mistake
 
 
 @pytest.mark.usefixtures("found")

@@ -1,12 +1,12 @@
 """The public names and where each lives; `__init__.py` imports them on first use."""
 
 from .advantages import (
-    EMABaseline as EMABaseline,
     GPG as GPG,
+    OPO as OPO,
+    EMABaseline as EMABaseline,
     GroupMean as GroupMean,
     LeaveOneOut as LeaveOneOut,
     MaxRL as MaxRL,
-    OPO as OPO,
     PassAtK as PassAtK,
     PerComponent as PerComponent,
     ReinforcePP as ReinforcePP,
@@ -81,11 +81,11 @@ from .selections import (
 )
 from .surrogates import (
     CISPO as CISPO,
-    Clip as Clip,
     DPPO as DPPO,
     GMPO as GMPO,
-    Reinforce as Reinforce,
     SAPO as SAPO,
+    Clip as Clip,
+    Reinforce as Reinforce,
 )
 from .terms import DivergenceTerm as DivergenceTerm, EntropyBonus as EntropyBonus, PolicyGradient as PolicyGradient
 from .weightings import EqualRows as EqualRows, EqualTokens as EqualTokens, FixedLength as FixedLength

@@ -51,8 +51,9 @@ def load(entry: EntryPoint, interface: type) -> Any:
         if not is_pydantic_dataclass(found):
             raise ValueError(f"{where} is no part: put @part('{entry.name}') over the class {entry.value}.")
         if absent := [name for name in _members(interface) if not any(name in vars(base) for base in found.__mro__)]:
+            role = interface.__module__.removesuffix(".role")
             raise ValueError(
-                f"{where} is no part of {interface.__module__}: {entry.value} has no {', '.join(absent)}; "
+                f"{where} is no part of {role}: {entry.value} has no {', '.join(absent)}; "
                 f"see {interface.__name__} there."
             )
         if (own := getattr(found, "kind", None)) != entry.name:

@@ -1,5 +1,6 @@
 """The recipes that come with the package; nothing heavy is imported to list them."""
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,4 +25,4 @@ def about(recipe: Path) -> str:
             break
         head.append(line.lstrip("# "))
     text = " ".join(head)
-    return text[: text.index(". ") + 1] if ". " in text else text
+    return re.split(r"(?<=(?<!Dr)\.) ", text)[0]

@@ -49,7 +49,7 @@ def test_a_copy_has_its_own_name_and_its_comments(here):
     ("arguments", "said"),
     [
         (["taken"], "taken.toml exists already; nothing was written. Give another name.\n"),
-        (["new", "--from", "gpro"], "--from gpro: there is no such recipe file. Shipped: codistill, "),
+        (["new", "--from", "gpro"], "--from gpro: there is no such recipe file. Shipped: cispo, codistill, "),
         (["a b"], "'a b' cannot name a recipe. Use the letters a to z, digits, '.', '_' and '-'.\n"),
         (["no/where"], "no/where.toml cannot be written: No such file or directory. Give another name.\n"),
     ],
@@ -146,14 +146,14 @@ def test_a_run_without_samples(run):
 
 def test_completion_knows_the_kinds_without_their_modules():
     assert complete.kinds("") == [f"{name}.{kind}" for name in sorted(ROLES) for kind in ROLES[name].built_in]
-    assert complete.kinds("advantages.g") == ["advantages.group_mean"]
+    assert complete.kinds("advantages.gr") == ["advantages.group_mean"]
     assert complete.roles("su") == ["surrogates"]
 
 
 def test_completion_of_recipes_settings_and_runs(run):
     (run.parents[1] / "mine.toml").write_text("steps = 3\n[learners.small]\nepochs = 2\n")
-    assert complete.recipes("g") == ["grpo", "gsm8k"]
-    assert complete.recipes("m") == ["mine.toml"]
+    assert complete.recipes("gr") == ["grpo"]
+    assert complete.recipes("mi") == ["mine.toml"]
     assert complete.settings("mine.toml", "") == ["steps=", "learners.small.epochs="]
     assert complete.settings("grpo", "sampler.s") == ["sampler.samples="]
     assert complete.settings(None, "") == complete.settings("none", "") == []
@@ -162,7 +162,7 @@ def test_completion_of_recipes_settings_and_runs(run):
 
 def test_the_shell_gets_the_completions(here):
     environment = {**os.environ, "_GRPO_KIT_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
-    words = "grpo-kit show advantages.g"
+    words = "grpo-kit show advantages.gr"
     script = "from grpo_kit.cli import app; app(prog_name='grpo-kit')"
     shell = subprocess.run(
         [sys.executable, "-c", script], env=environment | {"COMP_WORDS": words}, capture_output=True, text=True

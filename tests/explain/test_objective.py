@@ -8,6 +8,7 @@ import torch
 
 import tiny
 from explain.formulas import work_out
+from explain.off_policy import weights_of
 from grpo_kit import Clip, PolicyGradient, Reinforce, read_recipe
 from grpo_kit.batch import Scores
 from grpo_kit.explain.objective import objective
@@ -86,7 +87,7 @@ def test_options_that_change_who_counts_are_in_the_words():
     plainly = lines(read_recipe("grpo"), "small")["L"][1]
     masked = lines(read_recipe("grpo", settings=["learners.small.mask_truncated=true"]), "small")["L"][1]
     assert masked == f"{plainly}, which those of rows cut at the length limit do not"
-    words = lines(read_recipe("grpo"), "small")["w_it"][1]
+    words = lines(read_recipe("dr_grpo"), "small")["w_it"][1]
     assert words.startswith("the denominator is 48 (length) times the number of rows with a counted token")
 
 
@@ -139,7 +140,10 @@ def test_the_loss_worked_out_from_the_page_is_the_term_s(recipe, surrogate):
         "A_i": term.advantage(rewards, rows.groups)[:, None].expand_as(now),
     }
     found = lines(described, name)
-    for symbol in ("b_it", "c_it", "d_it", "ρ_it"):
+    for symbol in ("b_it", "d_it", "ρ_it"):
         if symbol in found:
             values[symbol] = work_out(found[symbol][0], **values)
+    if "c_it" in found:
+        row = (rows.mask, rows.groups, values["A_i"], values["d_it"] + values["b_it"])
+        values["c_it"] = weights_of(found["c_it"][0], values["b_it"], *row)
     torch.testing.assert_close(work_out(found["ℓ^policy_it"][0], **values), computed)

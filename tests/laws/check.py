@@ -4,7 +4,7 @@ from hypothesis import Phase, given, settings, strategies as st
 
 
 def holds(law, part, share: float = 1.0) -> None:
-    """Run a law on as many random examples as the profile has, or a share of them; AssertionError where it is broken."""
+    """Run a law on as many random examples as the profile has, or a share of them; AssertionError if it is broken."""
 
     @settings(max_examples=max(1, round(share * settings.default.max_examples)))
     @given(st.data())

@@ -91,6 +91,10 @@ def _kinds() -> dict[str, list[str]]:
             match node:
                 case ast.Call(func=ast.Name(id="Role"), args=[ast.Constant(value=str(role)), _, ast.Dict(keys=keys)]):
                     found[role] = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
+                case ast.AugAssign(
+                    target=ast.Attribute(value=ast.Name(id=table), attr="built_in"), value=ast.Dict(keys=keys)
+                ):
+                    found[table.lower()] = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
     for entry in (entry for distribution in distributions() for entry in distribution.entry_points):
         package, _, role = entry.group.partition(".")
         if package == "grpo_kit" and role in found and entry.name not in found[role]:

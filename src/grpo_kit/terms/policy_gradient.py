@@ -20,7 +20,6 @@ from grpo_kit.returns import Returns, greedy_rewards, token_rewards
 from grpo_kit.shapes import PerToken, TokenMask
 from grpo_kit.surrogates import SURROGATES, Reinforce, Surrogate
 
-
 FARTHEST = 20.0
 """Largest log-ratio of a dropped token: its ratio, 5e8, is finite in float32."""
 

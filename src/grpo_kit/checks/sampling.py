@@ -3,18 +3,10 @@
 from collections.abc import Iterator
 
 from grpo_kit.asked import asks, inside
+from grpo_kit.checks.findings import Finding, group_size
 from grpo_kit.recipe import Recipe
 from grpo_kit.selections import Spread
 from grpo_kit.terms import PolicyGradient
-
-Finding = tuple[str, ...]
-"""A mistake, then the places of the recipe that it is judged by, `*` for any name."""
-
-
-def group_size(recipe: Recipe) -> tuple[int, int]:
-    """Rows sampled a prompt, and rows of them trained on at most."""
-    samples = getattr(recipe.sampler, "samples", 2)
-    return samples, getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
 
 
 def of_sampling(recipe: Recipe) -> Iterator[Finding]:
@@ -80,3 +72,18 @@ def _greedy_rows(recipe: Recipe) -> Iterator[Finding]:
     if writes and not asking:
         idle = "sampler.greedy: no advantage asks for greedy_rewards, so the greedy rows would be of no use. "
         yield idle + "Remove it, or use an advantage that compares with them.", "sampler.greedy", "learners.*.terms"
+
+
+def of_evaluation(recipe: Recipe) -> Iterator[Finding]:
+    """An evaluation that says nothing new, or nothing of right and wrong."""
+    if recipe.evaluation is None:
+        return
+    if recipe.evaluation.data == recipe.data:
+        same = "evaluation.data: these are the training questions. Give the keys that differ, for example "
+        yield same + 'data = { split = "eval" }.', "data", "evaluation.data"
+    reward = recipe.rewards.get(recipe.evaluation.reward)
+    if getattr(reward, "reads", ()):
+        yield (
+            f"evaluation.reward: '{recipe.evaluation.reward}' compares policies and says nothing of right or wrong. "
+            "Name a reward that is 1 for a correct completion.",
+        )
