@@ -289,11 +289,11 @@ def test_explain_says_the_same_every_time_and_what_is_asked_of_it():
     assert "  2 prompts with 4 completions each: 8 rows, written by 'small'." in lines
     assert any(line.startswith("  small   133,824     523 KiB  523 KiB    1.02 MiB") for line in lines)
     assert any(
-        line.split("  ")[1:2] == ["learners.small.terms.policy.advantage"] and 'scale = "none"' in line
+        line.split("  ")[1:2] == ["learners.small.terms.policy.advantage"] and 'scale = "group"' in line
         for line in lines
     )
     markdown = grpo_kit("explain", "grpo", "--markdown", *small).output
-    assert r"- $A_i = r_i - \operatorname{mean}(r_g)$: advantage; " in markdown
+    assert r"- $A_i = \frac{r_i - \operatorname{mean}(r_g)}{\operatorname{std}(r_g) + " in markdown
     assert "| small | 133,824 | 523 KiB | 523 KiB | 1.02 MiB |" in markdown
     assert [line[3:] for line in markdown.splitlines() if line.startswith("## ")] == titles[1:]
 

@@ -10,6 +10,7 @@ import pytest
 import tomli_w
 
 from grpo_kit import GroupMean, Recipe, RecipeError, read_recipe
+from grpo_kit.advantages import ADVANTAGES
 from grpo_kit.config import find_recipe, parse_recipe
 from grpo_kit.data import DATA
 from grpo_kit.parts import as_table
@@ -29,7 +30,7 @@ MISTAKES = {
     ),
     f"{POLICY_TERM}.advantage.kind = 'group_meen'": (
         f"{POLICY_TERM}.advantage: unknown kind 'group_meen'. Did you mean 'group_mean'? "
-        "Known: group_mean, leave_one_out."
+        f"Known: {', '.join(sorted(ADVANTAGES.built_in))}."
     ),
     "sampler.kind = 'trnsformers'": (
         "sampler: unknown kind 'trnsformers'. Did you mean 'transformers'? Known: transformers."

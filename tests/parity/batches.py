@@ -49,7 +49,8 @@ def batch(grouping: str, spread: str, seed: int) -> dict[str, torch.Tensor]:
         "rollout": old if spread == "exact" else (old + noise(0.3)).clamp(max=-1e-3),
         "reference": (old + noise(1.2)).clamp(max=-1e-3),
         "rewards": rewards,
-        "format": torch.randint(0, 3, (rows,), generator=random) / 2.0,
+        "brief": torch.randint(0, 3, (rows,), generator=random) / 2.0,
+        "greedy": (torch.randint(0, 4, (rows,), generator=random) / 4.0)[groups],
     }
     mask = torch.arange(WIDTH) < lengths[:, None]
     return {name: value.double() for name, value in values.items()} | {

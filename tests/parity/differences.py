@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cases import KL_WEIGHT, WIDTH, Case
+from cases import KL_WEIGHT, LENGTH, Case
 
 Result = Mapping[str, Tensor]
 
@@ -36,7 +36,7 @@ def sum_over_rows(case: Case, theirs: Result, ours: Result, batch: Mapping[str, 
     return {
         **theirs,
         "loss": theirs["loss"] + theirs["advantages"][:, 0].mean(),
-        "gradient": theirs["gradient"] / WIDTH,
+        "gradient": theirs["gradient"] / LENGTH,
     }
 
 
@@ -45,7 +45,7 @@ def moments_of_tokens(case: Case, theirs: Result, ours: Result, batch: Mapping[s
     mask = batch["mask"]
     scale = theirs["advantages"][mask].std() / ours["advantages"][mask].std()
     shift = theirs["advantages"][mask].mean() - scale * ours["advantages"][mask].mean()
-    weights = shift * mask / mask.sum()
+    weights = shift * mask / mask.sum(1, keepdim=True) / len(mask)
     return {
         "advantages": (theirs["advantages"] - shift) / scale * mask,
         "loss": (theirs["loss"] + (weights * batch["current"]).sum()) / scale,
@@ -88,8 +88,9 @@ def nonzero_rewards(case: Case, theirs: Result, ours: Result, batch: Mapping[str
 
 
 def constant(case: Case, theirs: Result, ours: Result, batch: Mapping[str, Tensor]) -> Result:
-    """Minus the gradient times the old log-probabilities: the loss is linear in the current ones."""
-    return {**theirs, "loss": theirs["loss"] - (ours["gradient"] * batch["old"]).sum()}
+    """Minus the gradient times the anchor's log-probabilities: the loss is linear in the current ones."""
+    anchor = batch["rollout" if case.theirs.get("bypass") else "old"]
+    return {**theirs, "loss": theirs["loss"] - (ours["gradient"] * anchor).sum()}
 
 
 DIFFERENCES = {

@@ -54,10 +54,21 @@ class TablePolicy:
         return Scores(logprobs=self.model.logprobs)
 
 
+def with_greedy_rows(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The batch and behind it a greedy row a group, whose reward the batch has."""
+    first = [batch["groups"].tolist().index(group) for group in batch["groups"].unique()]
+    more = {name: values[first] for name, values in batch.items()} | {"rewards": batch["greedy"][first]}
+    return {name: torch.cat([values, more[name]]) for name, values in batch.items()}
+
+
 def experience(batch: Mapping[str, Tensor], recipe: Recipe) -> Experience:
     """The batch as our loop would hand it to a learner; the rewards that look at texts are the batch's own."""
+    sampled = len(batch["mask"])
+    if recipe.sampler.greedy:
+        batch = with_greedy_rows(batch)
     mask, rows = batch["mask"], len(batch["mask"])
-    writer = Writer(policy=LEARNER, version=0, sampling=Sampling())
+    by_greedy = (torch.arange(rows) >= sampled)[:, None].expand_as(mask)
+    writers = [Writer(policy=LEARNER, version=0, sampling=Sampling(temperature=t)) for t in (1.0, 0.0)]
     rollouts = Rollouts(
         prompts=((0,),) * rows,
         tokens=mask.long(),
@@ -66,15 +77,13 @@ def experience(batch: Mapping[str, Tensor], recipe: Recipe) -> Experience:
         stop_reasons=tuple("length" if cut else "eos" for cut in batch["truncated"]),
         texts=("",) * rows,
         columns={},
-        behavior=Behavior(
-            writers=(writer,), writer=torch.zeros_like(mask, dtype=torch.long), logprobs=batch["rollout"]
-        ),
+        behavior=Behavior(writers=tuple(writers), writer=by_greedy.long(), logprobs=batch["rollout"]),
     )
     signals = {
         SignalKey(LEARNER, 0): Scores(logprobs=batch["old"]),
         SignalKey("reference", 0): Scores(logprobs=batch["reference"]),
     }
-    values = {"correctness": batch["rewards"], "format": batch["format"]}
+    values = {"correctness": batch["rewards"], "brief": batch["brief"]}
     rewards = {
         name: Component(values=values[name], statuses=("ok",) * rows)
         if name in values
@@ -89,7 +98,7 @@ def result(case: Case, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     unclipped = f"learners.{LEARNER}.optimizer.max_grad_norm=1e9"
     recipe = read_recipe(case.recipe, settings=[*case.ours, unclipped])
     settings, given = recipe.learners[LEARNER], experience(batch, recipe)
-    kept = torch.ones(len(given.rollouts), dtype=torch.bool)
+    kept = ~given.rollouts.greedy
     frozen = freeze(LEARNER, settings, given, kept, Memory())
     rows = list(frozen.numbers)
     model = Table(batch["current"][rows])

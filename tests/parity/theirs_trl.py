@@ -41,7 +41,7 @@ class Scripted:
         return [[WORD]] * len(texts), completions, None, texts, sampled, {}, None, None
 
     def _calculate_rewards(self, *_):
-        columns = [self.batch["rewards"], self.batch["format"]][: len(self.reward_funcs)]
+        columns = [self.batch["rewards"], self.batch["brief"]][: len(self.reward_funcs)]
         return torch.stack(columns, dim=1)
 
     def _get_per_token_logps_and_entropies(self, model, *_, **__):
@@ -80,8 +80,7 @@ def trainer(case: Case, folder: str, rows: int, width: int) -> Scripted:
         num_iterations=2,
         num_generations=4,
         per_device_train_batch_size=rows,
-        max_completion_length=width,
-        **options,
+        **{"max_completion_length": width, **options},
         **vllm,
     )
     made = kind(

@@ -18,7 +18,7 @@ from verl.trainer.ppo.ray_trainer import apply_kl_penalty, compute_advantage
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.workers.config import ActorConfig
 
-from cases import CASES, KL_WEIGHT, Case
+from cases import CASES, Case
 
 
 def proto(batch: Mapping[str, Tensor], mask: Tensor) -> DataProto:
@@ -32,10 +32,11 @@ def proto(batch: Mapping[str, Tensor], mask: Tensor) -> DataProto:
         "old_log_probs": batch["old"],
         "rollout_log_probs": batch["rollout"],
         "ref_log_prob": batch["reference"],
+        "reward_baselines": batch["greedy"],
         "prompts": torch.zeros(len(mask), 1),
         "attention_mask": torch.cat([torch.ones(len(mask), 1), mask], dim=1).long(),
     }
-    rewards = {"correctness": batch["rewards"].numpy(), "format": batch["format"].numpy()}
+    rewards = {"correctness": batch["rewards"].numpy(), "brief": batch["brief"].numpy()}
     return DataProto.from_dict(tensors=tensors, non_tensors={"uid": batch["groups"].numpy(), **rewards})
 
 
@@ -47,7 +48,10 @@ def result(case: Case, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if "correction" in options:
         data, _ = compute_rollout_correction_and_add_to_batch(data, RolloutCorrectionConfig(**options["correction"]))
     if "reward_kl" in options:
-        data, _ = apply_kl_penalty(data, FixedKLController(KL_WEIGHT), options["reward_kl"])
+        estimator, weight = options["reward_kl"]
+        data, _ = apply_kl_penalty(data, FixedKLController(weight), estimator)
+    if options.get("bypass"):
+        data.batch["old_log_probs"] = data.batch["rollout_log_probs"]
     data = compute_advantage(
         data,
         options["advantage"],

@@ -23,8 +23,8 @@ class AdaptiveCoefficient:
         clip: largest size of $e$, in (0, 1).
 
     Example:
-        >>> AdaptiveCoefficient(start=0.1, target=0.02)(0.021, 0.1)
-        (0.1, 0.1005)
+        >>> AdaptiveCoefficient(start=0.5, target=0.02)(0.03, 0.5)
+        (0.5, 0.51)
     """
 
     start: Annotated[float, Field(gt=0)]
