@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from grpo_kit import read_recipe
+from grpo_kit.shipped import shipped_recipes
 
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "docs" / "parity.md").read_text()
@@ -15,7 +16,7 @@ try:
     from compare import options, verdict
     from differences import DIFFERENCES
 
-    from cases import CASES
+    from cases import CASES, RECIPES
 finally:
     sys.path.pop(0)
 
@@ -27,6 +28,12 @@ def test_a_case_is_a_recipe_of_ours_and_on_the_page(case):
     (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {case.name} | {case.peer} |")]
     assert row.endswith(f"| {', after '.join(['equal', *(f'*{name}*' for name in case.differences)])} |")
     assert options(case) in PAGE.splitlines()
+
+
+def test_every_shipped_recipe_whose_algorithm_a_peer_has_is_compared():
+    without_a_peer = {"codistill", "codistill_paper", "maxrl"}
+    grpo_again = {"gsm8k"}
+    assert {case.recipe for case in RECIPES} == set(shipped_recipes()) - without_a_peer - grpo_again
 
 
 def test_every_difference_is_needed_and_explained():

@@ -10,6 +10,7 @@ if one does not, or if a listed one is killed or no longer there.
 import argparse
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import sys
@@ -33,18 +34,21 @@ TIMEOUT = 120
 """Seconds of processor time a mutant's tests may take; an endless loop is killed, too."""
 
 
-def tests_of(role: str) -> tuple[list[str], ...]:
-    """The tests that a mutant of a role must fail one of: its own, which are quick, then the laws and the formulas."""
-    return (
-        [f"tests/{role}"],
-        [
-            f"tests/explain/test_part_formulas.py::test_{role}",
-            "tests/cases/test_loss.py",
-            "tests/test_law_table.py",
-            "-k",
-            f"{role} or not law_table",
-        ],
-    )
+def tests_of(role: str, mutant: Mutant | None) -> tuple[list[str], ...]:
+    """The tests that a mutant must fail one of: those of its part, which are quick, then its formula and its laws.
+
+    A part's tests are the files of `tests/<role>/` that name its class; its laws are the table's entries of its kind.
+    """
+    path = Path(mutant.path) if mutant else None
+    classes = re.findall(r"^class (\w+)", (ROOT / path).read_text(), re.MULTILINE) if path else []
+    own = [file for file in sorted((ROOT / "tests" / role).glob("test_*.py")) if _names(file, classes)]
+    kind = f"{role} and {path.stem}" if path and own else role
+    laws = ["tests/test_settings.py", "tests/explain/test_part_formulas.py", "tests/test_law_table.py", "-k", f"settings or part_formulas or ({kind})"]
+    return [str(file.relative_to(ROOT)) for file in own] or [f"tests/{role}"], laws
+
+
+def _names(file: Path, classes: list[str]) -> bool:
+    return any(re.search(rf"\b{name}\b", file.read_text()) for name in classes)
 
 
 def survives(copy: Path, mutant: Mutant | None, role: str) -> bool:
@@ -55,7 +59,7 @@ def survives(copy: Path, mutant: Mutant | None, role: str) -> bool:
         path.write_text(mutant.source)
     child = os.fork()
     if child == 0:
-        _run_tests(copy, role, keep_bytecode=mutant is None)
+        _run_tests(copy, tests_of(role, mutant), keep_bytecode=mutant is None)
     _, status = os.waitpid(child, 0)
     if path and before:
         path.write_text(before[0])
@@ -63,7 +67,7 @@ def survives(copy: Path, mutant: Mutant | None, role: str) -> bool:
     return status == 0
 
 
-def _run_tests(copy: Path, role: str, *, keep_bytecode: bool) -> None:
+def _run_tests(copy: Path, stages: tuple[list[str], ...], *, keep_bytecode: bool) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, TIMEOUT)
     sys.dont_write_bytecode = not keep_bytecode
@@ -74,7 +78,7 @@ def _run_tests(copy: Path, role: str, *, keep_bytecode: bool) -> None:
     os.dup2(silent, 2)
     code = 1
     try:
-        for number, tests in enumerate(tests_of(role)):
+        for number, tests in enumerate(stages):
             # The import hook that checks shapes is there from the first time on, and may not be asked for again.
             again = ["-p", "no:jaxtyping", "-o", "addopts=--import-mode=importlib"] if number else []
             code = 1
@@ -147,6 +151,8 @@ def run(work: list[tuple[str, Mutant]], roles: list[str], workers: int) -> list[
     for number in range(len(work)):
         role, mutant, survived = done.get()
         results.append((role, mutant, survived))
+        if (number + 1) % 50 == 0:
+            print(f"[{number + 1}/{len(work)}]", flush=True)
         if survived:
             print(f"[{number + 1}/{len(work)}] survived: {mutant.path}:{mutant.line}: {mutant.name}", flush=True)
     for process in processes:

@@ -24,8 +24,8 @@ class DPPO:
     advantage is negative and $p < \mu$ by more than `low`. The divergence is the total variation $|p - \mu|$ or the
     KL of the two-way choice "this token or another", $\mathrm{KL}(\mu \| p)$. Unlike a ratio, it leaves unlikely tokens
     free and holds likely ones. A dropped token has neither loss nor gradient; all others have $-\rho A \nabla \log
-    \pi$. The paper measures from the tokens' writer: anchor `behavior`. Defaults are the paper's for `tv` (0.15, as
-    in TRL; for `kl` it takes 0.05) and its cap of 20; verl's own defaults are 0.2 and a cap of 3.
+    \pi$. The paper measures from the tokens' writer: anchor `behavior`. Defaults are the paper's for `tv` (0.15;
+    for `kl` it takes 0.05) and its cap of 20; verl's own defaults are 0.2 and a cap of 3.
 
     Attributes:
         divergence: in what the distance is measured: total variation, or binary KL in nats.
