@@ -43,7 +43,13 @@ def tests_of(role: str, mutant: Mutant | None) -> tuple[list[str], ...]:
     classes = re.findall(r"^class (\w+)", (ROOT / path).read_text(), re.MULTILINE) if path else []
     own = [file for file in sorted((ROOT / "tests" / role).glob("test_*.py")) if _names(file, classes)]
     kind = f"{role} and {path.stem}" if path and own else role
-    laws = ["tests/test_settings.py", "tests/explain/test_part_formulas.py", "tests/test_law_table.py", "-k", f"settings or part_formulas or ({kind})"]
+    laws = [
+        "tests/test_settings.py",
+        "tests/explain/test_part_formulas.py",
+        "tests/test_law_table.py",
+        "-k",
+        f"settings or part_formulas or ({kind})",
+    ]
     return [str(file.relative_to(ROOT)) for file in own] or [f"tests/{role}"], laws
 
 

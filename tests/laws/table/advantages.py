@@ -66,7 +66,7 @@ DEPENDS_ON_OFFSET = {
 }
 
 ROWS = (
-    row(1, ROLE, split_of(ROLE), *PARTS, share=0.2),
+    row(1, ROLE, split_of(ROLE), *PARTS, share=0.07),
     row(2, ROLE, laws.rows_may_be_permuted, *PARTS),
     row(2, ROLE, laws.absent_rows_change_nothing, *PARTS),
     row(4, ROLE, laws.equal_rewards_give_zero, *all_but(PARTS, OTHER_BASELINE), why_not=OTHER_BASELINE),

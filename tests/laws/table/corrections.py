@@ -37,7 +37,7 @@ PARTS = {
 DIVIDED = {kind: WhyNot("its bounds are of the weight before the division by the mean") for kind in NORMALIZED}
 
 ROWS = (
-    row(1, ROLE, split_of(ROLE), *PARTS, share=0.2),
+    row(1, ROLE, split_of(ROLE), *PARTS, share=0.07),
     row(2, ROLE, levels.rows_may_be_permuted, *PARTS),
     row(2, ROLE, levels.padding_changes_nothing, *PARTS),
     row(2, ROLE, levels.absent_rows_change_nothing, *PARTS),

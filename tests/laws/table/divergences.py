@@ -32,7 +32,7 @@ def law_7(law, not_for):
 
 
 ROWS = (
-    row(1, ROLE, split_of(ROLE), *PARTS, share=0.2),
+    row(1, ROLE, split_of(ROLE), *PARTS, share=0.07),
     row(2, ROLE, laws.tokens_do_not_see_each_other, *PARTS),
     law_7(laws.nothing_at_the_teacher, USELESS),
     law_7(laws.never_negative, SIGNED),

@@ -8,7 +8,7 @@ ROLE = "ratios"
 PARTS = {"token": TokenRatio(), "sequence": SequenceRatio()}
 
 ROWS = (
-    row(1, ROLE, split_of(ROLE), *PARTS, share=0.2),
+    row(1, ROLE, split_of(ROLE), *PARTS, share=0.07),
     row(2, ROLE, laws.rows_may_be_permuted, *PARTS),
     row(2, ROLE, laws.padding_changes_nothing, *PARTS),
     row(2, ROLE, laws.absent_rows_change_nothing, *PARTS),

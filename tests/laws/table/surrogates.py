@@ -30,7 +30,7 @@ PESSIMISTIC = WhyNot("on the pessimistic side the ratio has no bound, as in the 
 UNBOUNDED = dict.fromkeys(("clip", "clip/higher", "gmpo"), PESSIMISTIC)
 
 ROWS = (
-    row(1, ROLE, split_of(ROLE), *PARTS, share=0.2),
+    row(1, ROLE, split_of(ROLE), *PARTS, share=0.07),
     row(2, ROLE, laws.rows_do_not_see_each_other, *PARTS),
     row(2, ROLE, laws.tokens_do_not_see_each_other, *all_but(PARTS, OF_ROWS), why_not=OF_ROWS),
     row(3, ROLE, laws.huge_ratios_stay_finite, *PARTS),

@@ -44,7 +44,7 @@ NOT_OFF_POLICY = {
 } | {kind: WhyNot("it is no divergence", shown=False) for kind in PARTS if not kind.startswith("divergence")}
 
 ROWS = (
-    row(1, ROLE, split_of(ROLE), *PARTS, share=0.2),
+    row(1, ROLE, split_of(ROLE), *PARTS, share=0.07),
     row(2, ROLE, laws.rows_may_be_permuted, *PARTS),
     row(2, ROLE, laws.absent_rows_change_nothing, *PARTS),
     row(3, ROLE, laws.padding_and_what_is_masked_do_not_matter, *PARTS),
