@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from grpo_kit import Behavior, Component, Experience, Policy, Rewards, Rollouts, Sampling, SignalKey, Signals, Writer
-from grpo_kit.returns import Returns
+from grpo_kit.learner_rewards import LearnerRewards
 
 VOCABULARY = 12
 EOS = 1
@@ -105,12 +105,14 @@ def experience(rows: Rollouts, rewards: dict, policies: list[Policy]) -> Experie
     )
 
 
-def returns(rows: Rollouts, total, kept=None, counted=None, weights: Mapping[str, float] | None = None) -> Returns:
+def learner_rewards(
+    rows: Rollouts, total, kept=None, counted=None, weights: Mapping[str, float] | None = None
+) -> LearnerRewards:
     """Rewards of rows that are all kept unless said otherwise, and whose tokens all count."""
     kept = torch.ones(len(rows), dtype=torch.bool) if kept is None else kept
     total = torch.as_tensor(total, dtype=torch.get_default_dtype())
     counted = rows.mask & kept[:, None] if counted is None else counted
-    return Returns(total=total, weights=weights or {}, kept=kept, counted=counted)
+    return LearnerRewards(total=total, weights=weights or {}, kept=kept, counted=counted)
 
 
 def gradient_of(own: Policy) -> torch.Tensor:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import torch
 
-from grpo_kit.asked import call_with
 from grpo_kit.batch import Experience, Rollouts
 from grpo_kit.corrections import factors
 from grpo_kit.learner import Learner
 from grpo_kit.logprobs import LogProbs
 from grpo_kit.masked import group_is_flat, row_sum, select
 from grpo_kit.objective import Batch
+from grpo_kit.offers import call_with
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenMask
 from grpo_kit.terms import PolicyGradient
 

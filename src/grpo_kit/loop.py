@@ -9,16 +9,16 @@ import torch
 from grpo_kit import diagnostics
 from grpo_kit.batch import Experience
 from grpo_kit.checks import cross_checks
-from grpo_kit.clock import Clock
-from grpo_kit.collect import collect
 from grpo_kit.data import PromptStream
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
 from grpo_kit.objective import REMEDY, Batch, NonFiniteError, accumulate, freeze, mini_batches
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
-from grpo_kit.selecting import select_rows
 from grpo_kit.shapes import RowMask
+from grpo_kit.step.clock import Clock
+from grpo_kit.step.collect import collect
+from grpo_kit.step.rows import select_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_kit.asked import call_with
+from grpo_kit.offers import call_with
 
 
 @dataclass(slots=True)

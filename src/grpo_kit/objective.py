@@ -8,8 +8,8 @@ from torch import Tensor
 
 from grpo_kit.batch import Experience, Rollouts, Scores
 from grpo_kit.learner import Learner, LiveLearner
+from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.memory import Memory
-from grpo_kit.returns import Returns
 from grpo_kit.shapes import PerToken, RowMask, TokenMask
 
 REMEDY = "Lower the learning rate, bound the ratio or the correction, or look at that row."
@@ -51,16 +51,16 @@ def freeze(name: str, learner: Learner, experience: Experience, kept: RowMask, m
     A row whose reward is missing does not exist for the learner: it is neither in a baseline nor in a denominator.
     """
     rollouts = experience.rollouts
-    rewards = experience.rewards.total(learner.rewards) if learner.rewards else torch.zeros(len(rollouts))
-    rewards = rewards.to(rollouts.mask.device)
-    kept = kept & ~rewards.isnan() & ~rollouts.greedy
+    total = experience.rewards.total(learner.rewards) if learner.rewards else torch.zeros(len(rollouts))
+    total = total.to(rollouts.mask.device)
+    kept = kept & ~total.isnan() & ~rollouts.greedy
     counted = rollouts.mask & kept[:, None]
     if learner.mask_truncated:
         whole = torch.tensor([reason != "length" for reason in rollouts.stop_reasons], device=counted.device)
         counted = counted & whole[:, None]
-    returns = Returns(total=rewards, weights=learner.rewards, kept=kept, counted=counted)
+    rewards = LearnerRewards(total=total, weights=learner.rewards, kept=kept, counted=counted)
     frozen = {
-        key: term.freeze(experience, returns, name, memory.under(f"learners.{name}.terms.{key}"))
+        key: term.freeze(experience, rewards, name, memory.under(f"learners.{name}.terms.{key}"))
         for key, term in learner.terms.items()
     }
     batch = Batch(

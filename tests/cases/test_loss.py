@@ -153,7 +153,7 @@ def test_b015_and_b033_the_kl_pulls_toward_the_reference_in_groups_without_sprea
     experience = replace(tiny.experience(rows, {}, []), signals=Signals(signals))
     loss = torch.zeros(())
     for term in terms.values():
-        frozen = term.freeze(experience, tiny.returns(rows, [1.0]), "small", Memory())
+        frozen = term.freeze(experience, tiny.learner_rewards(rows, [1.0]), "small", Memory())
         loss = loss + term.weight * term(Scores(logprobs=logprobs), frozen, rows.mask, rows.mask).sum()
     (gradient,) = torch.autograd.grad(loss, logprobs)
     after = logprobs.detach() - 0.1 * gradient

@@ -182,7 +182,7 @@ def read(recipe, place, experience):
     role, name, *rest = place.split(".")
     if role == "rewards":
         return recipe.rewards[name](experience.rollouts, experience.signals)
-    returns = tiny.returns(experience.rollouts, torch.zeros(len(experience.rollouts)))
+    returns = tiny.learner_rewards(experience.rollouts, torch.zeros(len(experience.rollouts)))
     return recipe.learners[name].terms[rest[-1]].freeze(experience, returns, name, Memory())
 
 

@@ -130,7 +130,7 @@ def test_the_loss_worked_out_from_the_page_is_the_term_s(recipe, surrogate):
     rows = tiny.rollouts([4, 4, 4, 4], [0, 0, 1, 1])
     experience = tiny.experience(rows, {}, [tiny.policy(name, seed=3)])
     rewards = torch.tensor([1.0, 0.0, -1.0, 0.5])
-    frozen = term.freeze(experience, tiny.returns(rows, rewards), name, Memory())
+    frozen = term.freeze(experience, tiny.learner_rewards(rows, rewards), name, Memory())
     now = tiny.policy(name, seed=4).score_all(rows).logprobs
     computed = term(Scores(logprobs=now, entropy=None), frozen, rows.mask, rows.mask)
     values = {

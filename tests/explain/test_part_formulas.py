@@ -17,9 +17,9 @@ from grpo_kit import (
     SequenceRatio,
     TokenRatio,
 )
-from grpo_kit.asked import call_with
 from grpo_kit.formula import plain
 from grpo_kit.memory import Memory
+from grpo_kit.offers import call_with
 from grpo_kit.roles import ROLES
 
 VARIANTS = {

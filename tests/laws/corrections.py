@@ -5,7 +5,7 @@ from math import prod
 import torch
 from hypothesis import strategies as st
 
-from grpo_kit.asked import call_with
+from grpo_kit.offers import call_with
 from laws.data import any_mask, normal, shape
 from laws.levels import asked
 from tolerances import EXACT

@@ -102,7 +102,7 @@ def off_policy_gradient(term, current, other, writer):
     scored = {"other": other, "small": writer.flip(0)}
     signals = Signals({SignalKey(k, 0): Scores(logprobs=v.log_softmax(-1)[:, None]) for k, v in scored.items()})
     experience = Experience(rollouts=rows, signals=signals, rewards=Rewards({}))
-    frozen = term.freeze(experience, tiny.returns(rows, [0.0] * len(leaf)), "small", Memory())
+    frozen = term.freeze(experience, tiny.learner_rewards(rows, [0.0] * len(leaf)), "small", Memory())
     loss = term(Scores(logprobs=leaf.log_softmax(-1)[:, None], entropy=None), frozen, rows.mask, rows.mask)[:, 0]
     return torch.autograd.grad(term.weight * (writer.softmax(-1) * loss).sum(), leaf)[0]
 

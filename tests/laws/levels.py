@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from grpo_kit.asked import call_with
+from grpo_kit.offers import call_with
 from laws.data import any_mask, normal, order, poison, shape
 from tolerances import EXACT
 

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from grpo_kit.asked import call_with
+from grpo_kit.offers import call_with
 from laws.data import grouped_rewards, order
 
 

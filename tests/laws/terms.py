@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import tiny
 from grpo_kit import Experience, Rewards, Scores, SignalKey, Signals
 from grpo_kit.joining import widen
+from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.memory import Memory
-from grpo_kit.returns import Returns
 from laws.data import normal, order, poison
 from tolerances import EXACT
 
@@ -25,10 +25,10 @@ class Case:
     current: Scores
 
     @property
-    def returns(self) -> Returns:
+    def returns(self) -> LearnerRewards:
         """The rewards as a learner has them, of one component called task."""
         kept = self.kept & ~self.rewards.isnan()
-        return tiny.returns(self.experience.rollouts, self.rewards, kept, self.counted, {"task": 1.0})
+        return tiny.learner_rewards(self.experience.rollouts, self.rewards, kept, self.counted, {"task": 1.0})
 
 
 def case(draw) -> Case:

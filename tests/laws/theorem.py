@@ -25,8 +25,8 @@ from grpo_kit import (
     Signals,
     Writer,
 )
+from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.memory import Memory
-from grpo_kit.returns import Returns
 from tolerances import THEOREM
 
 EOS = 0
@@ -111,7 +111,7 @@ def expected_gradient(setting: Setting) -> torch.Tensor:
     task = task_rewards(small)[[index for group in groups for index in group]]
     from_task = kd(rollouts, signals).values + task
     term = PolicyGradient(advantage=setting.advantage, surrogate=setting.surrogate)
-    returns = Returns(total=from_task, weights={}, kept=torch.ones(len(rows), dtype=torch.bool), counted=mask)
+    returns = LearnerRewards(total=from_task, weights={}, kept=torch.ones(len(rows), dtype=torch.bool), counted=mask)
     experience = Experience(rollouts=rollouts, signals=signals, rewards=Rewards({}))
     frozen = term.freeze(experience, returns, "small", Memory())
     losses = term(Scores(logprobs=of_small), frozen, mask, mask)

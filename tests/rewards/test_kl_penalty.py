@@ -138,7 +138,7 @@ def expected_gradient(advantage, group: int, vocabulary: int = 3, longest: int =
     }
     weights = {"task": 1.0, "kl": BETA}
     experience = Experience(rollouts=rollouts, signals=given, rewards=Rewards(components))
-    returns = tiny.returns(rollouts, experience.rewards.total(weights), weights=weights)
+    returns = tiny.learner_rewards(rollouts, experience.rewards.total(weights), weights=weights)
     term = PolicyGradient(advantage=advantage, surrogate=Clip())
     mask = mask_of(rows, longest)
     frozen = term.freeze(experience, returns, "small", Memory())

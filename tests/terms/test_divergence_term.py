@@ -92,7 +92,7 @@ def test_the_weight_is_current_over_behavior_and_multiplies_the_loss():
     rows = replace(rows, behavior=replace(rows.behavior, logprobs=written))
     experience = tiny.experience(rows, {}, [tiny.policy("other")])
     term = DivergenceTerm(to="other", divergence=K3, importance=True)
-    frozen = term.freeze(experience, tiny.returns(rows, [0.0, 0.0]), "small", Memory())
+    frozen = term.freeze(experience, tiny.learner_rewards(rows, [0.0, 0.0]), "small", Memory())
     assert frozen["behavior"] is rows.behavior.logprobs
     counted = rows.mask & torch.tensor([[True, False, True]])
     current = torch.where(rows.mask, rows.behavior.logprobs + 0.4, torch.nan)
@@ -128,7 +128,7 @@ def measured(divergences, counted):
             SignalKey("ref", 0): Scores(logprobs=torch.full((2, 2), -1.0)),
         }
         experience = replace(tiny.experience(rows, {}, []), signals=Signals(scores))
-        returns = tiny.returns(rows, [0.0, 0.0], counted=torch.tensor(counted))
+        returns = tiny.learner_rewards(rows, [0.0, 0.0], counted=torch.tensor(counted))
         found.append(term.freeze(experience, returns, "small", memory.under("learners.small.terms.kl")))
     return term, found, memory
 
@@ -163,7 +163,9 @@ def test_b011_a_row_without_tokens_and_a_batch_without_any_keep_the_coefficient_
 def test_a_term_without_adaptive_reports_nothing_and_keeps_no_state():
     rows, memory = tiny.rollouts([2], [0]), Memory()
     term = DivergenceTerm(to="other", divergence=K3)
-    frozen = term.freeze(tiny.experience(rows, {}, [tiny.policy("other")]), tiny.returns(rows, [0.0]), "small", memory)
+    frozen = term.freeze(
+        tiny.experience(rows, {}, [tiny.policy("other")]), tiny.learner_rewards(rows, [0.0]), "small", memory
+    )
     assert term.report(frozen) == {}
     assert memory.states == {}
     assert list(frozen) == ["other"]

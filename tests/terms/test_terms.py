@@ -61,7 +61,7 @@ def test_the_baseline_sees_the_selected_or_the_sampled_rows():
     rewards, kept = torch.tensor([1.0, 0.0, 5.0]), torch.tensor([True, True, False])
     selected, sampled = (
         PolicyGradient(**PARTS, baseline=baseline).freeze(
-            experience, tiny.returns(rows, rewards, kept), "small", Memory()
+            experience, tiny.learner_rewards(rows, rewards, kept), "small", Memory()
         )["advantages"]
         for baseline in ("selected", "sampled")
     )
@@ -74,7 +74,7 @@ def test_the_correction_is_anchor_over_behavior_and_multiplies_the_loss():
     experience = tiny.experience(rows, {}, [tiny.policy()])
     part = ImportanceWeight(level="prefix", high=1.3)
     term = PolicyGradient(**PARTS, correction=part)
-    frozen = term.freeze(experience, tiny.returns(rows, [1.0, 0.0]), "small", Memory())
+    frozen = term.freeze(experience, tiny.learner_rewards(rows, [1.0, 0.0]), "small", Memory())
     anchor = experience.signals["small"].logprobs
     weights = part(anchor - rows.behavior.logprobs, rows.mask)
     torch.testing.assert_close(frozen["correction"], weights, **EXACT)
@@ -107,7 +107,7 @@ def test_with_anchor_behavior_the_ratio_is_to_the_writer():
     rows = tiny.rollouts([3], [0])
     experience = tiny.experience(rows, {}, [tiny.policy()])
     term = PolicyGradient(**PARTS, anchor="behavior")
-    frozen = term.freeze(experience, tiny.returns(rows, [1.0]), "small", Memory())
+    frozen = term.freeze(experience, tiny.learner_rewards(rows, [1.0]), "small", Memory())
     assert frozen["anchor"] is rows.behavior.logprobs
     frozen = {**frozen, "advantages": torch.ones(1, 3)}
     loss = term(Scores(logprobs=rows.behavior.logprobs - 1), frozen, rows.mask, rows.mask)

@@ -6,7 +6,7 @@ from typing import Annotated
 import torch
 from pydantic import AfterValidator, Field
 
-from grpo_kit.asked import asks, inside
+from grpo_kit.offers import asks, inside
 from grpo_kit.parts import Name
 from grpo_kit.shapes import PerRow
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from grpo_kit.advantages import MaxRL, PassAtK, Summand
-from grpo_kit.asked import inside
 from grpo_kit.checks.findings import Finding, cuts_mass, group_size, names
 from grpo_kit.learner import Learner
+from grpo_kit.offers import inside
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import CosineLength, KLPenalty, OnPolicyKD, Repetition, SoftOverlong
 from grpo_kit.terms import DivergenceTerm, EntropyBonus, PolicyGradient

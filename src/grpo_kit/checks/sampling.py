@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from grpo_kit.asked import asks, inside
 from grpo_kit.checks.findings import Finding, group_size
+from grpo_kit.offers import asks, inside
 from grpo_kit.recipe import Recipe
 from grpo_kit.selections import Spread
 from grpo_kit.terms import PolicyGradient

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import torch
 from pydantic import model_validator
 
-from grpo_kit.asked import call_with
 from grpo_kit.corrections.role import CORRECTIONS, Correction
+from grpo_kit.offers import call_with
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken, TokenMask
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from grpo_kit.batch import Experience, Scores
+from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.memory import Memory
 from grpo_kit.parts import Role
-from grpo_kit.returns import Returns
 from grpo_kit.shapes import PerToken, TokenMask
 from grpo_kit.terms.divergence import DivergenceTerm
 from grpo_kit.terms.entropy import EntropyBonus
@@ -34,7 +34,9 @@ class Term(Protocol):
         """The policies whose frozen signals the term takes."""
         ...
 
-    def freeze(self, experience: Experience, returns: Returns, learner: str, memory: Memory) -> Mapping[str, PerToken]:
+    def freeze(
+        self, experience: Experience, rewards: LearnerRewards, learner: str, memory: Memory
+    ) -> Mapping[str, PerToken]:
         """Everything fixed for this batch, for all its rows, by name."""
         ...
 

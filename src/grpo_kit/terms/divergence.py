@@ -8,10 +8,10 @@ from pydantic import model_validator
 
 from grpo_kit.batch import Experience, Scores
 from grpo_kit.divergences import DIVERGENCES, AdaptiveCoefficient, Divergence, SampledKL
+from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.masked import select
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part
-from grpo_kit.returns import Returns
 from grpo_kit.shapes import PerToken, TokenMask
 
 WRONG = {
@@ -101,7 +101,9 @@ class DivergenceTerm:
         """The other policy's scores; with `adaptive` the learner's own, too."""
         return (self.to,) if self.adaptive is None else (self.to, learner)
 
-    def freeze(self, experience: Experience, returns: Returns, learner: str, memory: Memory) -> Mapping[str, PerToken]:
+    def freeze(
+        self, experience: Experience, rewards: LearnerRewards, learner: str, memory: Memory
+    ) -> Mapping[str, PerToken]:
         """The other policy's log-probabilities, and what `importance` and `adaptive` need."""
         frozen = {"other": experience.signals[self.to].logprobs}
         if self.importance:
@@ -109,7 +111,7 @@ class DivergenceTerm:
             assert behavior is not None, "importance weights need rows that somebody sampled"
             frozen["behavior"] = behavior.logprobs
         if self.adaptive is not None:
-            counted = returns.counted
+            counted = rewards.counted
             kl = float(self._loss(experience.signals[learner], frozen, counted)[counted].mean())
             coefficient = memory.call("adaptive", self.adaptive, kl)
             frozen["coefficient"] = torch.full_like(frozen["other"], coefficient)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from grpo_kit.batch import Experience, Scores
+from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.masked import select
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part
-from grpo_kit.returns import Returns
 from grpo_kit.shapes import PerToken, TokenMask
 
 
@@ -36,7 +36,9 @@ class EntropyBonus:
         """Nobody's frozen scores."""
         return ()
 
-    def freeze(self, experience: Experience, returns: Returns, learner: str, memory: Memory) -> Mapping[str, PerToken]:
+    def freeze(
+        self, experience: Experience, rewards: LearnerRewards, learner: str, memory: Memory
+    ) -> Mapping[str, PerToken]:
         """Nothing is fixed."""
         return {}
 

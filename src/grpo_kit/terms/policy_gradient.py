@@ -8,15 +8,15 @@ from einops import repeat
 from pydantic import Field, model_validator
 
 from grpo_kit.advantages import ADVANTAGES, Advantage
-from grpo_kit.asked import call_with
 from grpo_kit.batch import Experience, Scores
 from grpo_kit.corrections import CORRECTIONS, Correction, factors
+from grpo_kit.learner_rewards import LearnerRewards, of_advantage
 from grpo_kit.logprobs import LogProbs
 from grpo_kit.masked import select
 from grpo_kit.memory import Memory
+from grpo_kit.offers import asks, call_with
 from grpo_kit.parts import part
 from grpo_kit.ratios import RATIOS, Ratio, TokenRatio
-from grpo_kit.returns import Returns, greedy_rewards, token_rewards
 from grpo_kit.shapes import PerToken, TokenMask
 from grpo_kit.surrogates import SURROGATES, Reinforce, Surrogate
 
@@ -78,19 +78,21 @@ class PolicyGradient:
         """The learner's own scores, where they are the anchor."""
         return (learner,) if self.anchor == "proximal" else ()
 
-    def freeze(self, experience: Experience, returns: Returns, learner: str, memory: Memory) -> Mapping[str, PerToken]:
+    def freeze(
+        self, experience: Experience, rewards: LearnerRewards, learner: str, memory: Memory
+    ) -> Mapping[str, PerToken]:
         """Advantages, anchor, behavior and correction of every row."""
         rollouts = experience.rollouts
         assert rollouts.behavior is not None, "a policy gradient needs rows that somebody sampled"
         behavior = rollouts.behavior.logprobs
         anchor = behavior if self.anchor == "behavior" else experience.signals[learner].logprobs
-        advantages = self._advantages(experience, returns, memory)
+        advantages = self._advantages(experience, rewards, memory)
         frozen = {"advantages": advantages, "anchor": anchor, "behavior": behavior}
         at_scoring = LogProbs(current=anchor, anchor=anchor, behavior=behavior)
         fixed = [factor for factor, is_live in factors(self.correction) if not is_live]
         for factor in fixed:
             weight = call_with(
-                factor, at_scoring.log_correction, returns.counted, groups=rollouts.groups, advantages=advantages
+                factor, at_scoring.log_correction, rewards.counted, groups=rollouts.groups, advantages=advantages
             )
             frozen["correction"] = frozen["correction"] * weight if "correction" in frozen else weight
         return frozen
@@ -114,24 +116,13 @@ class PolicyGradient:
         log_ratio = torch.where(weights == 0, log_ratio.clamp(-FARTHEST, FARTHEST), log_ratio)
         return weights * call_with(self.surrogate, log_ratio, advantages, mask=counted, logprobs=logprobs)
 
-    def _advantages(self, experience: Experience, returns: Returns, memory: Memory) -> PerToken:
+    def _advantages(self, experience: Experience, rewards: LearnerRewards, memory: Memory) -> PerToken:
         """The advantage of every token, from the rewards of the rows that its baseline may see."""
-        rollouts, greedy = experience.rollouts, experience.rollouts.greedy
-        rewards = torch.where(returns.kept if self.baseline == "selected" else ~greedy, returns.total, torch.nan)
-        visible = ~rewards.isnan()
-        weighted = {name: experience.rewards.components[name] for name in returns.weights}
-        by_token = token_rewards(experience.rewards, returns.weights, rollouts)
-        advantages = memory.call(
-            "advantage",
-            self.advantage,
-            rewards,
-            rollouts.groups,
-            mask=rollouts.mask,
-            token_rewards=torch.where(visible[:, None], by_token, torch.nan),
-            components={name: torch.where(visible, part.per_row(), torch.nan) for name, part in weighted.items()},
-            weights=returns.weights,
-            greedy_rewards=greedy_rewards(returns.total, rollouts.groups, greedy),
-        )
+        rollouts = experience.rollouts
+        in_baseline = rewards.kept if self.baseline == "selected" else ~rollouts.greedy
+        total = torch.where(in_baseline, rewards.total, torch.nan)
+        offers = of_advantage(asks(self.advantage), experience, rewards, seen=~total.isnan())
+        advantages = memory.call("advantage", self.advantage, total, rollouts.groups, **offers)
         if advantages.ndim == 1:
             advantages = repeat(advantages, "row -> row token", token=rollouts.mask.shape[1])
         return advantages

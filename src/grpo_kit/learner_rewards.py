@@ -1,18 +1,19 @@
 """What a learner maximises on each row, and the finer views of it that an advantage may ask for."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from einops import rearrange
 
-from grpo_kit.batch import Rewards, Rollouts
+from grpo_kit.batch import Experience, Rewards, Rollouts
 from grpo_kit.masked import group_sum
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenMask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Returns:
+class LearnerRewards:
     """One learner's rewards of a batch.
 
     Attributes:
@@ -26,6 +27,26 @@ class Returns:
     weights: Mapping[str, float]
     kept: RowMask
     counted: TokenMask
+
+
+def of_advantage(
+    asked: Collection[str], experience: Experience, rewards: LearnerRewards, *, seen: RowMask
+) -> dict[str, Any]:
+    """What an advantage asks for by name (`**` for everything); rewards of rows that it may not see are NaN."""
+    rollouts = experience.rollouts
+    offers = {
+        "mask": lambda: rollouts.mask,
+        "weights": lambda: rewards.weights,
+        "components": lambda: {
+            name: torch.where(seen, experience.rewards.components[name].per_row(), torch.nan)
+            for name in rewards.weights
+        },
+        "token_rewards": lambda: torch.where(
+            rearrange(seen, "row -> row 1"), token_rewards(experience.rewards, rewards.weights, rollouts), torch.nan
+        ),
+        "greedy_rewards": lambda: greedy_rewards(rewards.total, rollouts.groups, rollouts.greedy),
+    }
+    return {name: make() for name, make in offers.items() if name in asked or "**" in asked}
 
 
 def token_rewards(rewards: Rewards, weights: Mapping[str, float], rollouts: Rollouts) -> PerToken:
