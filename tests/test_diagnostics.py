@@ -64,10 +64,9 @@ def test_flat_groups():
 
 
 def test_of_sampling_reports_sampled_lengths():
-    found = diagnostics.of_sampling(tiny.rollouts([4, 10, 1], [0, 0, 0]), seconds=2.0)
+    found = diagnostics.of_sampling(tiny.rollouts([4, 10, 1], [0, 0, 0]))
     assert found["sampler/length_mean"] == 5.0
     assert found["sampler/length_max"] == 10.0
-    assert found["time/tokens_per_second"] == 7.5  # 15 tokens in 2 s
     assert found["sampler/stop_length"] == pytest.approx(1 / 3)
     assert found["sampler/stop_eos"] == pytest.approx(2 / 3)
 

@@ -1,18 +1,21 @@
 """The documentation says what the code does: names, tables, code that runs."""
 
 import importlib
+import inspect
 import pkgutil
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 import grpo_kit
 import tiny
 from grpo_kit import Signals
 from grpo_kit.config import parse_recipe
 from grpo_kit.data import Data
+from grpo_kit.learner_rewards import of_advantage
 from grpo_kit.parts import Role
 
 ROOT = Path(__file__).parents[1]
@@ -98,13 +101,15 @@ def test_the_example_of_the_readme_runs(capsys):
 
 
 def test_the_code_of_extending_runs(capsys):
-    function, term, part, reward, source = code_blocks(DOCS / "extending.md", "python")
+    function, term, part, asking, reward, source = code_blocks(DOCS / "extending.md", "python")
     exec(function, names := {})
     assert names["brevity"](["four"], answer=["1"]) == [-0.04]
     exec(term, {})
     assert capsys.readouterr().out.strip() == "tensor([ 0., -1.])"
     exec(part, names := {})
     assert names["Above"](threshold=2.0).kind == "above"
+    exec(asking, {})
+    assert capsys.readouterr().out.strip() == "tensor([-0.0100,  0.0100])"  # -0.03 and -0.01 around their mean
     exec(reward, names := {})
     keyword = names["Keyword"]()
     assert keyword.row_faults({"word": ["tree", "4"]}) == {1: "'4' is no word"}
@@ -113,6 +118,27 @@ def test_the_code_of_extending_runs(capsys):
     exec(source, names := {})
     assert names["Squares"](count=3)()["answer"] == ["0", "1", "4"]
     assert isinstance(names["Squares"](), Data)
+
+
+def test_what_the_table_of_extending_says_a_part_is_given_is_what_it_is_given():
+    page = (DOCS / "extending.md").read_text()
+    found = re.findall(r"^\| (\w+) \|([^|]*)\|([^|]*)\|[^|]*\|$", page, re.MULTILINE)
+    given = {role: (re.findall(r"`(\w+)`", plain), re.findall(r"`(\w+)`", asked)) for role, plain, asked in found}
+    assert given.keys() >= ROLES.keys()
+    for role, (_, table) in ROLES.items():
+        parameters = inspect.signature(table.interface.__call__).parameters
+        assert given[role][0] == [name for name in parameters if name not in ("self", "args", "asked")]
+        # A built-in part asks for nothing that the table does not offer, and a role that offers something says so.
+        named = {*given[role][0], *given[role][1], "self", "state", "offers"}
+        assert {
+            name for part in table.built_in.values() for name in inspect.signature(part.__call__).parameters
+        } <= named
+        assert ("asked" in parameters) == bool(given[role][1])
+    rows = tiny.rollouts([1, 2], [0, 0])
+    rewards = tiny.learner_rewards(rows, [0.0, 1.0], weights={"task": 1.0})
+    experience = tiny.experience(rows, {"task": [0.0, 1.0]}, [])
+    offers = of_advantage({"**"}, experience, rewards, seen=torch.ones(2, dtype=torch.bool))
+    assert {*offers} == {*given["advantages"][1]}
 
 
 def test_the_recipe_keys_named_by_the_pages_exist():

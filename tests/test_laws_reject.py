@@ -169,7 +169,7 @@ def batch_mean(log_ratio, mask):
     return select((own.sum() / mask.sum().clamp(min=1)).expand_as(own), mask)
 
 
-def against_neighbours(log_ratio, mask):
+def against_neighbors(log_ratio, mask):
     """Each row minus the row before it: rows see each other."""
     own = select(log_ratio, mask)
     return select(own - own.roll(1, 0), mask)
@@ -178,8 +178,8 @@ def against_neighbours(log_ratio, mask):
 BROKEN_LEVELS = [
     (levels.what_is_masked_does_not_matter, product_masked),
     (levels.padding_changes_nothing, mean_over_width),
-    (levels.absent_rows_change_nothing, against_neighbours),
-    (levels.rows_may_be_permuted, against_neighbours),
+    (levels.absent_rows_change_nothing, against_neighbors),
+    (levels.rows_may_be_permuted, against_neighbors),
     (levels.a_ratio_of_one_stays_one, lambda log_ratio, mask: select(log_ratio.exp(), mask)),
     (levels.a_ratio_of_one_stays_one, batch_mean),
 ]
@@ -275,7 +275,7 @@ def k3(current, other):
     return (other - current).exp() - 1 + current - other
 
 
-def batch_centred(current, other):
+def batch_centered(current, other):
     """Distances minus the batch's mean: tokens see each other."""
     return (current - other).square() - (current - other).square().mean()
 
@@ -287,12 +287,12 @@ BROKEN_DIVERGENCES = [
     (divergences.expected_gradient_is_that_of(divergences.reverse_kl), k1),
     (divergences.expected_gradient_is_that_of(divergences.reverse_kl), k3),
     (divergences.expected_gradient_is_that_of(divergences.forward_kl), k3_swapped),
-    (divergences.tokens_do_not_see_each_other, batch_centred),
+    (divergences.tokens_do_not_see_each_other, batch_centered),
 ]
 
 
 def scaled_in_the_batch(rollouts, signals):
-    """A component normalised over the batch before it is added: rows see each other."""
+    """A component normalized over the batch before it is added: rows see each other."""
     values = torch.tensor([float(len(text)) for text in rollouts.texts])
     return Component(values=values - values.mean(), statuses=("ok",) * len(rollouts))
 
@@ -340,7 +340,7 @@ def usual_form(current, frozen, written, counted):
 
 
 def whitened_rows(current, frozen, written, counted):
-    """Centres the log-probabilities over all rows at hand, absent ones included."""
+    """Centers the log-probabilities over all rows at hand, absent ones included."""
     logprobs = select(current.logprobs, counted)
     return -select(logprobs - logprobs.sum() / len(counted), counted)
 

@@ -10,6 +10,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
+from grpo_kit.masked import wide
 from grpo_kit.parts import table
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenIds, TokenMask
 
@@ -19,7 +20,7 @@ StopReason = Literal["eos", "stop", "length", "error"]
 
 @table
 class Sampling:
-    """The distribution a sampler draws from: tempered, then restricted, then renormalised.
+    """The distribution a sampler draws from: tempered, then restricted, then renormalized.
 
     Attributes:
         temperature: divides the logits; 0 is greedy decoding.
@@ -207,8 +208,9 @@ class Component:
         return silent & self.per_row().isnan()
 
     def per_row(self) -> PerRow:
-        """The values as one number a row (per-token values summed)."""
-        return self.values if self.values.ndim == 1 else reduce(self.values, "row token -> row", "sum")
+        """The values as one number a row (per-token values summed), in float32 at least."""
+        values = wide(self.values)
+        return values if values.ndim == 1 else reduce(values, "row token -> row", "sum")
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,10 +172,16 @@ def _apply(raw: dict[str, Any], setting: str) -> str | None:
 def _flatten(errors: Sequence[Any], prefix: Loc, root: type) -> Iterator[tuple[Loc, str]]:
     for error in errors:
         loc: Loc = prefix + tuple(error["loc"])
+        if error["type"] == "too_short" and any(_lies_below(other["loc"], error["loc"]) for other in errors):
+            continue  # what is missing are items with mistakes of their own
         if error["type"] == "nested":
             yield from _flatten(error["ctx"]["errors"], loc, error["ctx"]["part"])
             continue
         yield loc, f"{_dotted(loc)}: {_message(error, _class_at(root, tuple(error['loc'])[:-1]))}"
+
+
+def _lies_below(loc: Loc, above: Loc) -> bool:
+    return len(loc) > len(above) and loc[: len(above)] == above
 
 
 def _message(error: Any, owner: type | None) -> str:

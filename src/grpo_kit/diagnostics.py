@@ -14,7 +14,7 @@ from grpo_kit.masked import group_is_flat, row_sum, select
 from grpo_kit.objective import Batch
 from grpo_kit.offers import call_with
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenMask
-from grpo_kit.terms import PolicyGradient
+from grpo_kit.terms import DivergenceTerm, PolicyGradient
 
 LOW_SAMPLE_SIZE = 0.1
 """Below this share a warning is due: the gradient is as noisy as one of a tenth of the tokens with equal weights."""
@@ -61,8 +61,8 @@ def flat_groups(rewards: PerRow, groups: GroupId) -> float:
     return float(torch.stack([flat[groups == group][0] for group in groups.unique()]).double().mean())
 
 
-def of_sampling(rollouts: Rollouts, seconds: float) -> dict[str, float]:
-    """`sampler/*` of the sampled rows: lengths, why they ended, tokens a second."""
+def of_sampling(rollouts: Rollouts) -> dict[str, float]:
+    """`sampler/*` of the sampled rows: lengths, and why they ended."""
     if rollouts.greedy.any():
         rollouts = rollouts.take(torch.nonzero(~rollouts.greedy).flatten().tolist())
     lengths = rollouts.lengths.double()
@@ -70,7 +70,6 @@ def of_sampling(rollouts: Rollouts, seconds: float) -> dict[str, float]:
     return {
         "sampler/rows": float(len(rollouts)),
         "sampler/tokens": float(lengths.sum()),
-        "time/tokens_per_second": float(lengths.sum()) / max(seconds, 1e-9),
         "sampler/length_mean": float(lengths.mean()),
         "sampler/length_max": float(lengths.max()),
         **{f"sampler/stop_{reason}": count / len(rollouts) for reason, count in sorted(reasons.items())},
@@ -110,9 +109,13 @@ def of_rewards(name: str, learner: Learner, experience: Experience, kept: RowMas
 def of_term(
     name: str, term: object, frozen: Mapping[str, PerToken], current: PerToken, batch: Batch
 ) -> dict[str, float]:
-    """`learner/<name>/*` of one term after an optimizer step: ratio, clip, gap to the writer, correction."""
+    """`learner/<name>/*` of one term after an optimizer step: ratio, clip, gap to the writer, correction; or its KL."""
     mask, written = batch.counted, batch.rollouts.mask
-    if not isinstance(term, PolicyGradient) or not bool(mask.any()):
+    if not bool(mask.any()):
+        return {}
+    if isinstance(term, DivergenceTerm):
+        return {f"{name}/{key}": value for key, value in term.report(frozen).items()}
+    if not isinstance(term, PolicyGradient):
         return {}
     logprobs = LogProbs(
         current=select(current, written),

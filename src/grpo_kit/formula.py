@@ -78,8 +78,8 @@ def plain_text(text: str) -> str:
     r"""Prose with `$formulas$` in it (a docstring), the formulas as plain text and the prose as it is.
 
     Example:
-        >>> plain_text(r"Centre rewards: $r_i - \bar r$.")
-        'Centre rewards: r_i - r̅.'
+        >>> plain_text(r"Center rewards: $r_i - \bar r$.")
+        'Center rewards: r_i - r̅.'
         >>> plain_text(r"So: $$x = 1$$ in $[0, 1]$.")
         'So: x = 1 in [0, 1].'
     """

@@ -64,7 +64,7 @@ class Learner:
     """How one policy learns from a batch: which rewards, which objective, which steps.
 
     Attributes:
-        rewards: weights of the named reward components whose sum it maximises.
+        rewards: weights of the named reward components whose sum it maximizes.
         terms: the summands of its objective, by name.
         weighting: how much each token of an optimizer step counts, in all terms alike.
         optimizer: AdamW and its schedule.

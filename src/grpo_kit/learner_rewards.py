@@ -1,4 +1,4 @@
-"""What a learner maximises on each row, and the finer views of it that an advantage may ask for."""
+"""What a learner maximizes on each row, and the finer views of it that an advantage may ask for."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

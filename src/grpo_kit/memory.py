@@ -10,8 +10,8 @@ from grpo_kit.offers import call_with
 class Memory:
     """The states of parts with memory, keyed by where the part stands in the recipe.
 
-    A part with memory has `init() -> State` and takes a keyword `state`, returning `(value, state)`. One without is
-    called as it is. States are plain data, so that a checkpoint can hold them.
+    A part with memory has `init() -> State` and takes a keyword `state`, returning `(value, state)`; ValueError when it
+    does not return the two. One without is called as it is. States are plain data, so that a checkpoint can hold them.
     """
 
     states: dict[str, Any] = field(default_factory=dict)
@@ -27,5 +27,11 @@ class Memory:
             return call_with(part, *inputs, **offers)
         key = self.place + place
         state = self.states[key] if key in self.states else part.init()
-        value, self.states[key] = call_with(part, *inputs, state=state, **offers)
+        found = call_with(part, *inputs, state=state, **offers)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise ValueError(
+                f"{key}: a part with `init` takes the keyword `state` and returns (value, state); got "
+                f"{type(found).__name__}. Return the two, or remove `init`"
+            )
+        value, self.states[key] = found
         return value

@@ -8,11 +8,31 @@ from typing import Any
 
 from grpo_kit.entry_points import InstalledFunction
 
+OFFERS: dict[str, tuple[str, ...]] = {
+    "rewards": ("state",),
+    "selections": ("generator", "state"),
+    "advantages": ("mask", "token_rewards", "components", "weights", "greedy_rewards", "state"),
+    "ratios": (),
+    "surrogates": ("mask", "logprobs"),
+    "corrections": ("groups", "advantages"),
+    "divergences": (),
+    "weightings": (),
+}
+"""What the parts of a role can ask for; `state` where they may have memory. Data, samplers and terms ask for nothing."""
+AT_UPDATE = ("advantages",)
+"""What a correction can ask for that is decided at every update."""
+
+
+def parameters(part: object) -> tuple[Parameter, ...]:
+    """The parameters of a part's call, without `self`; `*inputs` for a built-in function that does not say."""
+    function = part.function if isinstance(part, InstalledFunction) else part
+    return _parameters(type(function).__call__)[1:] if is_dataclass(function) else _parameters(function)
+
 
 def asks(part: object) -> frozenset[str]:
-    """The names of all parameters of a part's call that can be given by keyword."""
-    function = part.function if isinstance(part, InstalledFunction) else part
-    return _keywords(type(function).__call__ if is_dataclass(function) else function)
+    """The names of all parameters of a part's call that can be given by keyword, `**` for any."""
+    unnamed = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
+    return frozenset("**" if p.kind is Parameter.VAR_KEYWORD else p.name for p in parameters(part) if p.kind not in unnamed)
 
 
 def call_with(part: Any, *inputs: Any, **offers: Any) -> Any:
@@ -22,24 +42,22 @@ def call_with(part: Any, *inputs: Any, **offers: Any) -> Any:
 
 
 def inside(part: object) -> Iterator[object]:
-    """A part, then the parts among its fields, theirs, and so on."""
+    """A part, then the parts and functions among its fields, theirs, and so on."""
     yield part
     values: list[object] = [getattr(part, f.name) for f in fields(part)] if is_dataclass(part) else []
     while values:
         value = values.pop(0)
-        if is_dataclass(value) and not isinstance(value, type):
-            yield from inside(value)
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             values += value.values()
         elif isinstance(value, tuple | list):
             values += value
+        elif not isinstance(value, type) and (is_dataclass(value) or callable(value)):
+            yield from inside(value)
 
 
 @cache
-def _keywords(function: Any) -> frozenset[str]:
+def _parameters(function: Any) -> tuple[Parameter, ...]:
     try:
-        parameters = signature(function).parameters.values()
+        return tuple(signature(function).parameters.values())
     except (TypeError, ValueError):  # built in, without a signature
-        return frozenset()
-    named = {p.name for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)}
-    return frozenset(named | ({"**"} if any(p.kind is Parameter.VAR_KEYWORD for p in parameters) else set()))
+        return (Parameter("inputs", Parameter.VAR_POSITIONAL),)

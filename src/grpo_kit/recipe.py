@@ -38,7 +38,8 @@ class RefillSpec:
     sample of the prompts: metrics of the rewards are then about the kept groups.
 
     Attributes:
-        rule: which groups are kept; it keeps all rows of a group that have a reward, or none.
+        rule: which groups are kept; it must keep or drop a group whole, that is all of its rows that have a reward, or
+            none.
         rewards: weights of the reward components whose sum the rule looks at.
         tries: rounds of sampling a step at most.
     """
@@ -86,7 +87,8 @@ class Recipe:
         data: the prompts to train on.
         curriculum: draws prompts by their pass rates; without it every epoch has each prompt once.
         sampler: who writes completions, and how.
-        rewards: reward components by name; learners, selection and evaluation refer to them.
+        rewards: reward components by name; learners, selection, refill, curriculum and evaluation refer to
+            them.
         refill: samples again until enough groups are worth training on; one round without it.
         selection: which rows are trained on; all without it.
         learners: how policies learn, each under the name of the policy it trains.

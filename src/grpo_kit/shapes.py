@@ -26,7 +26,7 @@ TokenIds = Int[Tensor, "row token"]
 """Vocabulary ids of completion tokens."""
 
 Logits = Float[Tensor, "row token vocabulary"]
-"""Unnormalised log-probabilities over the vocabulary."""
+"""Unnormalized log-probabilities over the vocabulary."""
 
 Scalar = Float[Tensor, ""]
 """One number."""

@@ -1,21 +1,32 @@
 """Advantages of components and of advantages against loops, with what they hand on and what they refuse."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
+import tiny
 from advantages.loops import deviation, flat, mean
 from grpo_kit import (
     OPO,
+    AdamW,
+    Component,
     EMABaseline,
+    EqualRows,
     GroupMean,
+    Learner,
     LeaveOneOut,
     PerComponent,
+    PolicyGradient,
+    Reinforce,
     ReinforcePP,
     ReMax,
+    Rewards,
     Summand,
     WeightedSum,
+    objective,
 )
 from grpo_kit.advantages import ADVANTAGES
 from grpo_kit.memory import Memory
@@ -42,7 +53,7 @@ def call(part, components=COMPONENTS, weights=WEIGHTS, groups=GROUPS, mask=MASK,
 
 
 def gdpo(components, weights, groups, eps):
-    """GDPO's equations row by row: each component over its group's deviation, summed, normalised over the batch."""
+    """GDPO's equations row by row: each component over its group's deviation, summed, normalized over the batch."""
     rows = range(len(groups))
     sums = [0.0] * len(groups)
     for name, weight in weights.items():
@@ -82,7 +93,7 @@ def test_per_component_without_scale_is_the_sum_of_advantages():
 
 
 def test_a_component_does_not_drown_in_the_spread_of_another():
-    """Normalise, then sum: multiplying a component by 1000 changes nothing; sum, then normalise: everything."""
+    """Normalize, then sum: multiplying a component by 1000 changes nothing; sum, then normalize: everything."""
     louder = COMPONENTS | {"short": 1000 * COMPONENTS["short"]}
     quiet, loud = (call(PerComponent(advantage=GroupMean(scale="group", eps=0.0)), c) for c in (COMPONENTS, louder))
     torch.testing.assert_close(quiet, loud, **EXACT)
@@ -96,6 +107,31 @@ def test_a_row_without_reward_is_in_no_component():
     assert found[0] == 0
     alone = call(PerComponent(), {k: v[1:] for k, v in COMPONENTS.items()}, groups=GROUPS[1:], mask=MASK[1:])
     torch.testing.assert_close(found[1:], alone, **EXACT)
+
+
+OF_COMPONENTS = WeightedSum(of=(Summand(advantage=PerComponent(), rewards=WEIGHTS),))
+
+
+@pytest.mark.parametrize("part", [PerComponent(), OF_COMPONENTS], ids=["per_component", "weighted_sum"])
+@pytest.mark.parametrize(("status", "trained_on"), [("none", (0, 1, 2, 3)), ("timeout", (1, 2, 3))])
+def test_a_reward_that_abstains_leaves_its_own_baseline_and_a_missing_one_takes_the_row_out(part, status, trained_on):
+    right, short = torch.tensor([1.0, 0.0, 0.0, 1.0]), torch.tensor([NAN, 2.0, 5.0, 3.0])
+    silent = Component(values=short, statuses=(status, "ok", "ok", "ok"))
+    rows = tiny.rollouts([2, 1, 3, 2], [0, 0, 0, 0])
+    experience = replace(
+        tiny.experience(rows, {}, [tiny.policy()]), rewards=Rewards({"right": tiny.component(right), "short": silent})
+    )
+    terms = {"policy": PolicyGradient(advantage=part, surrogate=Reinforce())}
+    learner = Learner(rewards=WEIGHTS, terms=terms, weighting=EqualRows(), optimizer=AdamW(lr=1e-3))
+    batch = objective.freeze("small", learner, experience, torch.ones(4, dtype=torch.bool), Memory())
+    assert batch.numbers == trained_on
+
+    of_group = GroupMean(scale="group")
+    of_right = of_group(right[list(trained_on)], torch.zeros(len(trained_on), dtype=torch.long))
+    of_short = of_group(short[1:], torch.zeros(3, dtype=torch.long))  # never with row 0
+    total = of_right + 0.1 * torch.cat([torch.zeros(len(trained_on) - 3), of_short])
+    found = batch.frozen["policy"]["advantages"][:, 0]
+    torch.testing.assert_close(found, total / (total.std() + 1e-6), **EXACT)
 
 
 def test_each_component_has_a_memory_of_its_own():

@@ -69,11 +69,11 @@ def test_reinforce_pp_with_a_baseline(shift, eps):
     def run(data):
         rewards, groups = grouped_rewards(data.draw)
         lengths, mask = drawn_lengths(data.draw, len(rewards))
-        centred = []
+        centered = []
         for row, reward in enumerate(rewards.tolist()):
             own = members(rewards, groups, row)
-            centred.append([0.0 if flat(own) else reward - mean(own)] * lengths[row])
-        expected = torch.tensor([row[0] for row in whitened(centred, eps, shift)])
+            centered.append([0.0 if flat(own) else reward - mean(own)] * lengths[row])
+        expected = torch.tensor([row[0] for row in whitened(centered, eps, shift)])
         found = ReinforcePPBaseline(shift=shift, eps=eps)(rewards, groups, mask=mask)
         torch.testing.assert_close(found, expected, **EXACT)
 

@@ -320,7 +320,7 @@ def test_b101_the_distillation_reward_is_used():
 
 def test_b119_lengths_are_those_sampled_before_truncation_masking():
     rows = replace(tiny.rollouts([4, 10], [0, 0]), stop_reasons=("eos", "length"))
-    found = diagnostics.of_sampling(rows, seconds=1.0)
+    found = diagnostics.of_sampling(rows)
     assert (found["sampler/length_mean"], found["sampler/length_max"]) == (7.0, 10.0)
 
 

@@ -78,7 +78,7 @@ def test_a_name_that_nobody_knows(arguments, said):
 
 @part("median")
 class Median:
-    """Centre rewards on their group's median.
+    """Center rewards on their group's median.
 
     Attributes:
         eps: added.
@@ -102,7 +102,7 @@ def foreign(monkeypatch):
 
 def test_a_kind_of_another_package_is_marked(foreign):
     listed = " ".join(catalog("advantages").split())
-    assert "median Centre rewards on their group's median. (from my-package 1.2)" in listed
+    assert "median Center rewards on their group's median. (from my-package 1.2)" in listed
     page = describe("advantages.median")
     assert page.startswith("advantages.median: ")
     assert ", from my-package 1.2\n" in page
@@ -167,6 +167,6 @@ def test_the_commented_defaults_of_a_snippet_are_valid_too():
 
 def test_attributes_are_read_over_their_lines():
     prose, said = split_docstring(ROLES["advantages"].built_in["group_mean"])
-    assert prose.startswith("Centre rewards on their group")
+    assert prose.startswith("Center rewards on their group")
     assert "Example" not in prose
     assert said["scale"].endswith("weighs easy and hard questions up.")

@@ -111,9 +111,9 @@ def advantages_of(text, batch):
     if returns:
         to_go = work_out(returns[0], r_it=batch.token_rewards)
         return torch.where(batch.mask, work_out(whole, R_it=to_go, R=to_go[batch.mask]), 0)
-    whole, *centred = whole.split(", a_i = ")
-    if centred:
-        each = advantages_of(centred[0], batch)
+    whole, *centered = whole.split(", a_i = ")
+    if centered:
+        each = advantages_of(centered[0], batch)
         return work_out(whole, a_i=each, a_it=each.repeat_interleave(batch.lengths))
     whole = whole.split(", b ← ")[0].removesuffix(", B rows, M of them in groups without spread")
     return torch.stack([work_out(whole, **_values(batch, row)) for row in range(len(batch.rewards))])

@@ -147,3 +147,18 @@ def test_the_loss_worked_out_from_the_page_is_the_term_s(recipe, surrogate):
         row = (rows.mask, rows.groups, values["A_i"], values["d_it"] + values["b_it"])
         values["c_it"] = weights_of(found["c_it"][0], values["b_it"], *row)
     torch.testing.assert_close(work_out(found["ℓ^policy_it"][0], **values), computed)
+
+
+def test_an_adaptive_coefficient_is_explained_where_it_stands():
+    adaptive = "adaptive={ start = 0.1, target = 0.02 }"
+    given = read_recipe("rloo", settings=[f"rewards.kl.{adaptive}", "learners.small.rewards.kl=1.0"])
+    assert (
+        "β starts at 0.1 and moves from batch to batch so that the KL a token comes to 0.02"
+        in lines(given, "small")["kl_i"][1]
+    )
+    term = "{kind='divergence', to='reference', divergence={kind='sampled_kl'}, adaptive={start=0.1, target=0.02}}"
+    given = read_recipe("rloo", settings=[f"learners.small.terms.own={term}"])
+    assert (
+        "β starts at 0.1 and moves from batch to batch so that the mean loss comes to 0.02"
+        in lines(given, "small")["ℓ^own_it"][1]
+    )

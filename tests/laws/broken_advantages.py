@@ -9,9 +9,9 @@ from laws import advantages
 
 def shifted_over_tokens(rewards, groups, mask):
     """Whitened over the tokens with its mean, which is not 0 when lengths differ (verl's REINFORCE++ baseline)."""
-    centred = GroupMean()(rewards, groups)
+    centered = GroupMean()(rewards, groups)
     lengths = mask.sum(1) * ~rewards.isnan()
-    return torch.where(rewards.isnan(), 0, centred - (lengths * centred).sum() / lengths.sum().clamp(min=1))
+    return torch.where(rewards.isnan(), 0, centered - (lengths * centered).sum() / lengths.sum().clamp(min=1))
 
 
 def absent_lengths_count(rewards, groups, mask):

@@ -45,6 +45,11 @@ class Mutant:
         """How a list of equivalent mutants refers to it: by its lines, not by their number."""
         return f"{self.before} -> {self.after}"
 
+    @property
+    def key(self) -> str:
+        """Which mutant it is, for as long as its line is as it is."""
+        return f"{self.path}: {self.name}"
+
 
 def mutants(root: Path, path: Path) -> list[Mutant]:
     """Every mutant of a file that is another program than the file itself."""

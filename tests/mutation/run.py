@@ -1,13 +1,14 @@
-"""Mutation testing: put each small fault into the loss maths, in a copy of the project, and see a test fail.
+"""Mutation testing: put each small fault into the loss math, in a copy of the project, and see a test fail.
 
     make mutants                       all four roles
-    python tests/mutation/run.py surrogates [--list]
+    python tests/mutation/run.py surrogates [--list] [--again]
 
 A mutant that no test kills must stand in `equivalent.toml` with the reason why it is the same function. Exit code 1
 if one does not, or if a listed one is killed or no longer there.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import re
@@ -30,6 +31,8 @@ from mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 ROLES = ("advantages", "surrogates", "corrections", "weightings")
+KILLED = ROOT / "build/mutants.json"
+"""The mutants that some run has killed; tests only get stronger."""
 TIMEOUT = 120
 """Seconds of processor time a mutant's tests may take; an endless loop is killed, too."""
 
@@ -127,6 +130,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("roles", nargs="*", default=list(ROLES))
     parser.add_argument("--list", action="store_true", help="only count")
+    parser.add_argument("--again", action="store_true", help="only what no run has killed yet (build/mutants.json)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     files = {role: sorted((ROOT / "src/grpo_kit" / role).glob("*.py")) for role in arguments.roles}
@@ -134,7 +138,12 @@ def main() -> int:
     print(f"{len(work)} mutants of {sum(map(len, files.values()))} files", flush=True)
     if arguments.list:
         return 0
-    start, results = time.monotonic(), run(work, arguments.roles, arguments.workers)
+    before = set(json.loads(KILLED.read_text())) if arguments.again and KILLED.exists() else set()
+    known = [(role, mutant, False) for role, mutant in work if mutant.key in before]
+    todo = [(role, mutant) for role, mutant in work if mutant.key not in before]
+    start, results = time.monotonic(), known + run(todo, arguments.roles, arguments.workers)
+    KILLED.parent.mkdir(exist_ok=True)
+    KILLED.write_text(json.dumps(sorted(before | {mutant.key for _, mutant, survived in results if not survived})))
     return report(results, arguments.roles, time.monotonic() - start)
 
 

@@ -85,7 +85,7 @@ VANILLA = {"advantage": "grpo", "loss": "vanilla", "actor": UNCAPPED}
 VERL_GRPO = {**VANILLA, "aggregate": "seq-mean-token-mean"}
 VERL_TOKENS = {**VANILLA, "aggregate": "token-mean"}
 VERL_SUMS = {"loss": "gpg", "aggregate": "seq-mean-token-sum-norm", "actor": {"loss_scale_factor": LENGTH}}
-CENTRED = {"norm_adv_by_std_in_grpo": False}
+UNSCALED = {"norm_adv_by_std_in_grpo": False}
 
 
 def clip(low: float, high: float, cap: float = 1e6) -> dict[str, float]:
@@ -132,7 +132,7 @@ RECIPES = (
         "dr_grpo",
         (),
         {**VANILLA, "aggregate": "seq-mean-token-sum-norm"},
-        algorithm=CENTRED,
+        algorithm=UNSCALED,
         actor={**UNCAPPED, "loss_scale_factor": LENGTH},
     ),
     trl("DAPO", "dapo", (EPS,), loss_type="dapo", epsilon_high=0.28),
@@ -212,7 +212,7 @@ RECIPES = (
         {**VERL_TOKENS, "loss": "dppo_tv"},
         "constant",
         bypass=True,
-        algorithm=CENTRED,
+        algorithm=UNSCALED,
         actor=clip(0.15, 0.15, 20.0),
     ),
     verl(
@@ -222,7 +222,7 @@ RECIPES = (
         {**VERL_TOKENS, "loss": "dppo_kl"},
         "constant",
         bypass=True,
-        algorithm=CENTRED,
+        algorithm=UNSCALED,
         actor=clip(0.004, 0.005, 1.5),
     ),
     trl(
@@ -266,7 +266,7 @@ PARTS = (
         "grpo",
         (advantage("pass_at_k", k=5),),
         {**VERL_GRPO, "advantage": "grpo_passk"},
-        algorithm=CENTRED,
+        algorithm=UNSCALED,
     ),
     trl(
         "k3 as a term",
@@ -311,7 +311,7 @@ PARTS = (
         correction={"rollout_is": "token", "rollout_is_threshold": 1.3},
     ),
     verl(
-        "TIS, token, normalised",
+        "TIS, token, normalized",
         "grpo",
         (weigh(level="token", high=1.3, normalize="batch"),),
         VERL_GRPO,
@@ -333,7 +333,7 @@ PARTS = (
         correction={"rollout_is": "sequence", "rollout_is_threshold": 2.0},
     ),
     verl(
-        "TIS, sequence, normalised",
+        "TIS, sequence, normalized",
         "grpo",
         (weigh(level="sequence", high=2.0, normalize="batch"),),
         VERL_GRPO,

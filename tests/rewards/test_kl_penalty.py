@@ -165,7 +165,7 @@ def own_token_alone(rewards, groups, token_rewards):
     [(LeaveOneOut(), 2), (LeaveOneOut(), 3), (no_baseline, 1), (returns_to_go, 1)],
     ids=["leave_one_out-2", "leave_one_out-3", "no_baseline", "returns_to_go"],
 )
-def test_a_learner_maximises_the_task_less_beta_times_the_kl(advantage, group):
+def test_a_learner_maximizes_the_task_less_beta_times_the_kl(advantage, group):
     found, exact = expected_gradient(advantage, group)
     torch.testing.assert_close(found, exact, **THEOREM)
 

@@ -136,7 +136,7 @@ def test_draws_follow_the_distribution_they_are_said_to(sampling: Sampling) -> N
 
 
 def reference(logits: list[float], sampling: Sampling) -> list[float]:
-    """Temperature, then top-k, then top-p (the token that crosses the mass is kept), renormalised: plain loops."""
+    """Temperature, then top-k, then top-p (the token that crosses the mass is kept), renormalized: plain loops."""
     weights = [math.exp(logit / sampling.temperature) for logit in logits]
     order = sorted(range(len(weights)), key=lambda token: -weights[token])
     order = order[: sampling.top_k or None]

@@ -1,12 +1,12 @@
 """Exactly at an edge nothing is clipped, a hair beyond it is; a bound that makes no sense is named with its numbers."""
 
-from math import inf, log, log1p
+from math import exp, inf, log, log1p
 
 import pytest
 import torch
 from pydantic import ValidationError
 
-from grpo_kit import CISPO, DPPO, GMPO, Clip, LogProbs
+from grpo_kit import CISPO, DPPO, GMPO, SAPO, Clip, LogProbs
 
 pytestmark = pytest.mark.usefixtures("float64")
 HAIR = 1e-12
@@ -63,6 +63,18 @@ def test_a_cap_below_the_clip_is_named_with_both_numbers():
 def test_an_absolute_bound_below_one_is_named_with_what_may_be_meant():
     with pytest.raises(ValidationError, match=r"high = 0\.2 bounds the ratio itself .* use bound = 'relative'"):
         CISPO(high=0.2)
+    with pytest.raises(ValidationError, match="high"):
+        CISPO(bound="relative", high=0.0)
     assert CISPO(high=1.0).edges == (0.0, 1.0)
     assert CISPO(bound="relative", high=0.2).edges == (0.0, 1.2)
     assert CISPO(bound="relative", high=0.2, low=0.25).edges == (0.75, 1.2)
+
+
+@pytest.mark.parametrize("tau", [0.05, 1.0, 9.0])
+@pytest.mark.parametrize("ratio", [1e-3, 1.0, 3.0, 40.0])
+def test_sapo_is_its_gate_for_gentle_and_steep_slopes(tau, ratio):
+    """The bound against overflow is beyond what the gate can tell apart, whatever its slope."""
+    expected = 4 / tau / (1 + exp(-tau * (ratio - 1)))
+    log_ratio, one = torch.tensor([[log(ratio)]]), torch.ones(1, 1)
+    assert float(SAPO(tau_positive=tau)(log_ratio, one)) == pytest.approx(-expected)
+    assert float(SAPO(tau_negative=tau)(log_ratio, -one)) == pytest.approx(expected)

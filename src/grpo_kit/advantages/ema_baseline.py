@@ -6,6 +6,7 @@ import torch
 from pydantic import Field
 
 from grpo_kit.formula import number
+from grpo_kit.masked import wide
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
 
@@ -44,7 +45,7 @@ class EMABaseline:
 
     def __call__(self, rewards: PerRow, groups: GroupId, state: float | None) -> tuple[PerRow, float | None]:
         """Advantages of the rows, and the baseline of the next batch; see the class."""
-        known = ~rewards.isnan()
+        rewards, known = wide(rewards), ~rewards.isnan()
         if not known.any():
             return torch.zeros_like(rewards), state
         mean = float(rewards[known].mean())

@@ -1,14 +1,15 @@
 """The group's mean as the baseline, scaled up for the groups that teach nothing: GPG."""
 
-from grpo_kit.advantages.group_mean import GroupMean
-from grpo_kit.masked import group_is_flat
+from typing import ClassVar
+
+from grpo_kit.masked import centered, group_is_flat
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
 
 
 @part("gpg")
 class GPG:
-    r"""Centre rewards on their group, times $B / (B - M)$: $A_i = \frac{B}{B - M} (r_i - \bar r_{g(i)})$.
+    r"""Center rewards on their group, times $B / (B - M)$: $A_i = \frac{B}{B - M} (r_i - \bar r_{g(i)})$.
 
     $B$ counts the batch's rows and $M$ those of them in groups whose rewards are all equal, so that a mean over all
     rows becomes the mean over the rows with something to tell (GPG, arXiv:2504.02546, with its divisor $F$ = 1; with
@@ -22,10 +23,7 @@ class GPG:
         tensor([ 1., -1.,  0.,  0.])
     """
 
-    @property
-    def compares_rows(self) -> bool:
-        """Always: with one row a group every advantage would be 0."""
-        return True
+    compares_rows: ClassVar[bool] = True
 
     @property
     def formula(self) -> str:
@@ -36,5 +34,5 @@ class GPG:
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()
-        with_spread = (known & ~group_is_flat(rewards, groups, known)).to(rewards).sum()
-        return GroupMean()(rewards, groups) * (known.to(rewards).sum() / with_spread.clamp(min=1))
+        with_spread = (known & ~group_is_flat(rewards, groups, known)).sum()
+        return centered(rewards, groups, known) * (known.sum() / with_spread.clamp(min=1))

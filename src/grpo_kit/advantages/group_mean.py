@@ -1,19 +1,18 @@
 """The group's own mean as the baseline: GRPO and Dr. GRPO."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field, model_validator
 
-from grpo_kit.formula import number
-from grpo_kit.masked import group_is_flat, group_sum
+from grpo_kit.advantages.deviation import deviation, formula, refuse_idle_eps
+from grpo_kit.masked import centered, group_sum, wide
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
 
 
 @part("group_mean")
 class GroupMean:
-    r"""Centre rewards on their group: $A_i = r_i - \bar r_{g(i)}$.
+    r"""Center rewards on their group: $A_i = r_i - \bar r_{g(i)}$.
 
     With `scale="group"` the result is divided by the group's standard deviation (with $n - 1$) plus `eps`, as in GRPO
     (arXiv:2402.03300); without scale this is Dr. GRPO's (arXiv:2503.20783); `scale="batch"` divides by the standard
@@ -22,7 +21,7 @@ class GroupMean:
     left out of its group's baseline and gets 0.
 
     Attributes:
-        scale: what the centred reward is divided by; dividing by the group's own deviation weighs easy and hard
+        scale: what the centered reward is divided by; dividing by the group's own deviation weighs easy and hard
             questions up.
         eps: added to the standard deviation, in units of the reward; at least 0.
 
@@ -31,39 +30,29 @@ class GroupMean:
         tensor([ 0.5000, -0.5000,  0.0000])
     """
 
+    compares_rows: ClassVar[bool] = True
     scale: Literal["none", "group", "batch"] = "none"
     eps: Annotated[float, Field(ge=0)] = 1e-6
 
     @model_validator(mode="after")
     def _eps_is_used(self) -> "GroupMean":
-        if self.scale == "none" and self.eps != 1e-6:
-            raise ValueError("scale 'none' divides by nothing and does not use eps; leave eps out, or give a scale")
+        refuse_idle_eps(self.scale, self.eps)
         return self
-
-    @property
-    def compares_rows(self) -> bool:
-        """Always: with one row a group every advantage would be 0."""
-        return True
 
     @property
     def formula(self) -> str:
         """The advantage of a row."""
-        centred = r"r_i - \operatorname{mean}(r_g)"
+        lead = r"r_i - \operatorname{mean}(r_g)"
         if self.scale == "none":
-            return centred
-        over = "g" if self.scale == "group" else r"\text{batch}"
-        spread = rf"\operatorname{{std}}(r_{{{over}}})" + (f" + {number(self.eps)}" if self.eps else "")
-        return rf"\frac{{{centred}}}{{{spread}}}"
+            return lead
+        values = "r_g" if self.scale == "group" else r"r_{\text{batch}}"
+        return rf"\frac{{{lead}}}{{{formula(values, self.eps)}}}"
 
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()
-        values = torch.where(known, rewards, 0)
-        count = group_sum(known.to(values), groups)
-        centred = torch.where(known, values - group_sum(values, groups) / count.clamp(min=1), 0)
+        advantages = centered(rewards, groups, known)
         if self.scale == "group":
-            variance = group_sum(centred.square(), groups) / (count - 1).clamp(min=1)
-            centred = centred / (variance.sqrt() + self.eps)
-        elif self.scale == "batch" and int(known.sum()) > 1:
-            centred = centred / (values[known].std() + self.eps)
-        return torch.where(known & ~group_is_flat(rewards, groups, known), centred, 0)
+            others = (group_sum(known.to(advantages), groups) - 1).clamp(min=1)
+            return advantages / ((group_sum(advantages.square(), groups) / others).sqrt() + self.eps)
+        return advantages / (deviation(wide(rewards)[known]) + self.eps) if self.scale == "batch" else advantages

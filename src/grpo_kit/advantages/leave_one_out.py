@@ -1,8 +1,8 @@
 """The mean of the others as the baseline: RLOO."""
 
-import torch
+from typing import ClassVar
 
-from grpo_kit.masked import group_is_flat, group_sum
+from grpo_kit.masked import centered, group_sum
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
 
@@ -20,10 +20,7 @@ class LeaveOneOut:
         tensor([ 1.0000, -0.5000, -0.5000])
     """
 
-    @property
-    def compares_rows(self) -> bool:
-        """Always: with one row a group every advantage would be 0."""
-        return True
+    compares_rows: ClassVar[bool] = True
 
     @property
     def formula(self) -> str:
@@ -33,7 +30,6 @@ class LeaveOneOut:
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()
-        values = torch.where(known, rewards, 0)
-        others = (group_sum(known.to(values), groups) - 1).clamp(min=1)
-        advantages = values - (group_sum(values, groups) - values) / others
-        return torch.where(known & ~group_is_flat(rewards, groups, known), advantages, 0)
+        advantages = centered(rewards, groups, known)
+        count = group_sum(known.to(advantages), groups)
+        return advantages * (count / (count - 1).clamp(min=1))

@@ -1,20 +1,19 @@
-"""The centred reward in units of the group's own mean: MaxRL."""
+"""The centered reward in units of the group's own mean: MaxRL."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
 
-from grpo_kit.advantages.group_mean import GroupMean
 from grpo_kit.formula import number
-from grpo_kit.masked import group_sum
+from grpo_kit.masked import centered, group_sum
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
 
 
 @part("max_rl")
 class MaxRL:
-    r"""Divide the centred reward by the group's mean: $A_i = (r_i - \bar r_{g(i)}) / (\bar r_{g(i)} + \epsilon)$.
+    r"""Divide the centered reward by the group's mean: $A_i = (r_i - \bar r_{g(i)}) / (\bar r_{g(i)} + \epsilon)$.
 
     MaxRL (arXiv:2602.02710): for rewards 0 and 1, equal rows and $\epsilon \to 0$ it is the unbiased gradient of
     $\sum_{k=1}^{n-1} \mathrm{pass@}k / k$, which grows into the log-likelihood of a right answer as the group's size
@@ -30,12 +29,8 @@ class MaxRL:
         tensor([ 3.0000, -1.0000, -1.0000, -1.0000])
     """
 
+    compares_rows: ClassVar[bool] = True
     eps: Annotated[float, Field(gt=0)] = 1e-6
-
-    @property
-    def compares_rows(self) -> bool:
-        """Always: with one row a group every advantage would be 0."""
-        return True
 
     @property
     def formula(self) -> str:
@@ -53,4 +48,4 @@ class MaxRL:
                 f"{float(values.min()):g}. Give it rewards that cannot be negative, or use 'group_mean'."
             )
         mean = group_sum(values, groups) / group_sum(known.to(values), groups).clamp(min=1)
-        return GroupMean()(rewards, groups) / (mean + self.eps)
+        return centered(rewards, groups, known) / (mean + self.eps)

@@ -1,16 +1,18 @@
 """The length-weighted mean of the group as the baseline: OPO."""
 
+from typing import ClassVar
+
 import torch
 from einops import reduce
 
-from grpo_kit.masked import group_is_flat, group_sum
+from grpo_kit.masked import centered, group_sum
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow, TokenMask
 
 
 @part("opo")
 class OPO:
-    r"""Centre rewards on their group's length-weighted mean: $A_i = r_i - \sum_{j} |o_j| r_j / \sum_{j} |o_j|$.
+    r"""Center rewards on their group's length-weighted mean: $A_i = r_i - \sum_{j} |o_j| r_j / \sum_{j} |o_j|$.
 
     The baseline of least variance (OPO, arXiv:2505.23585) if a row's squared gradient grows with its length $|o_j|$ in
     tokens. Rows of equal length make it the group's mean. A group whose rewards are all equal gets exactly 0, so does a
@@ -22,10 +24,7 @@ class OPO:
         tensor([ 0.2500, -0.7500])
     """
 
-    @property
-    def compares_rows(self) -> bool:
-        """Always: with one row a group every advantage would be 0."""
-        return True
+    compares_rows: ClassVar[bool] = True
 
     @property
     def formula(self) -> str:
@@ -35,7 +34,7 @@ class OPO:
     def __call__(self, rewards: PerRow, groups: GroupId, mask: TokenMask) -> PerRow:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()
-        values = torch.where(known, rewards, 0)
+        values = centered(rewards, groups, known)
         lengths = torch.where(known, reduce(mask.to(values), "row token -> row", "sum"), 0)
         baseline = group_sum(lengths * values, groups) / group_sum(lengths, groups).clamp(min=1)
-        return torch.where(known & ~group_is_flat(rewards, groups, known), values - baseline, 0)
+        return torch.where(known, values - baseline, 0)

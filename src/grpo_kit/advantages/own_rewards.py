@@ -6,6 +6,7 @@ from typing import Annotated
 import torch
 from pydantic import AfterValidator, Field
 
+from grpo_kit.masked import wide
 from grpo_kit.offers import asks, inside
 from grpo_kit.parts import Name
 from grpo_kit.shapes import PerRow
@@ -37,7 +38,7 @@ def weighted(components: Mapping[str, PerRow], weights: Mapping[str, float]) -> 
             f"there is no reward component '{unknown[0]}' here. Known: {', '.join(components) or 'none'}. "
             "An advantage can only use rewards that its learner weighs."
         )
-    values = torch.stack([weight * components[name] for name, weight in weights.items()])
+    values = torch.stack([weight * wide(components[name]) for name, weight in weights.items()])
     return torch.where(values.isnan().all(0), torch.nan, values.nansum(0))
 
 

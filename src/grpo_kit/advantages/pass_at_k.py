@@ -1,12 +1,13 @@
 """What each row adds to the best of k: the gradient of pass@k."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
+from grpo_kit.masked import wide
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
 
@@ -31,12 +32,8 @@ class PassAtK:
         tensor([1., 0., 0.])
     """
 
+    compares_rows: ClassVar[bool] = True
     k: Annotated[int, Field(ge=2)]
-
-    @property
-    def compares_rows(self) -> bool:
-        """Always: with one row a group every advantage would be 0."""
-        return True
 
     @property
     def formula(self) -> str:
@@ -45,6 +42,7 @@ class PassAtK:
 
     def __call__(self, rewards: PerRow, groups: GroupId) -> PerRow:
         """Advantages of the rows; see the class."""
+        rewards = wide(rewards)
         advantages = torch.zeros_like(rewards)
         for group in groups[~rewards.isnan()].unique():
             rows = torch.nonzero((groups == group) & ~rewards.isnan())[:, 0]

@@ -1,4 +1,4 @@
-"""Normalise, then sum: an advantage of each reward component alone, as in GDPO."""
+"""Normalize, then sum: an advantage of each reward component alone, as in GDPO."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -20,12 +20,13 @@ from grpo_kit.shapes import GroupId, PerRow, TokenMask
 class PerComponent:
     r"""Sum the advantages that each reward component gives alone: $A_i = \sum_c w_c A^c_i$.
 
-    GDPO (arXiv:2601.05242): a component is normalised before it is added, so that none drowns in the spread of the
+    GDPO (arXiv:2601.05242): a component is normalized before it is added, so that none drowns in the spread of the
     others; a plain `group_mean` of the weighted sum is the reverse. $A^c$ is `advantage` of the component without its
-    weight, $w_c$ the learner's weights. The paper's last step, which also centres on the batch, is `scale="batch"`:
-    group-centred advantages sum to 0 already, so dividing is all that is left of it (verl takes mean and deviation over
-    tokens, and its mean is not 0). A group whose rewards are equal in every component gets exactly 0. A component that
-    is missing (NaN) for a row is left out of that component alone; a row whose reward is missing gets 0.
+    weight, $w_c$ the learner's weights. The paper's last step, which also centers on the batch, is `scale="batch"`:
+    group-centered advantages sum to 0 already, so dividing is all that is left of it (verl takes mean and deviation
+    over tokens, and its mean is not 0). A group whose rewards are equal in every component gets exactly 0. A row on
+    which a component abstains is left out of that component's baseline alone; one with a missing component has no
+    reward, is left out of all of them and gets 0.
 
     Attributes:
         advantage: of each component; by default the paper's, `group_mean` with `scale="group"`.

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from grpo_kit.advantages.deviation import deviation
+from grpo_kit.advantages.deviation import deviation, formula
 from grpo_kit.formula import number
-from grpo_kit.masked import select
+from grpo_kit.masked import select, wide
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow, PerToken, TokenMask
 
@@ -40,7 +40,7 @@ class ReinforcePP:
     @property
     def formula(self) -> str:
         """The advantage of a token."""
-        spread = r"\operatorname{std}(R)" + (f" + {number(self.eps)}" if self.eps else "")
+        spread = formula("R", self.eps)
         discount = rf"{number(self.gamma)}^{{u - t}} \cdot " if self.gamma < 1 else ""
         returns = rf"R_{{it}} = \sum_{{u \ge t}} {discount}r_{{iu}}"
         return rf"\frac{{R_{{it}} - \operatorname{{mean}}(R)}}{{{spread}}}, \quad {returns}"
@@ -48,8 +48,10 @@ class ReinforcePP:
     def __call__(self, rewards: PerRow, groups: GroupId, token_rewards: PerToken, mask: TokenMask) -> PerToken:
         """Advantages of the tokens; see the class."""
         counted = mask & ~rewards.isnan()[:, None]
-        returns = select(token_rewards, counted)
+        returns = select(wide(token_rewards), counted)
         for token in reversed(range(returns.shape[1] - 1)):
             returns[:, token] += self.gamma * returns[:, token + 1]
+        if counted.any():
+            returns = returns - returns[counted].max()  # so that an offset costs no digits of the mean
         known = returns[counted]
         return select((returns - known.mean()) / (deviation(known) + self.eps), counted)

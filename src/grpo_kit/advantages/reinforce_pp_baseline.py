@@ -1,21 +1,20 @@
 """The group's mean as the baseline and the tokens' deviation as the scale: REINFORCE++ with a baseline."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from einops import repeat
 from pydantic import Field
 
-from grpo_kit.advantages.deviation import deviation
-from grpo_kit.advantages.group_mean import GroupMean
-from grpo_kit.formula import number
+from grpo_kit.advantages.deviation import deviation, formula
+from grpo_kit.masked import centered
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow, TokenMask
 
 
 @part("reinforce_pp_baseline")
 class ReinforcePPBaseline:
-    r"""Divide the centred reward by its deviation over the batch's tokens: $A_i = a_i / (\sigma_a + \epsilon)$.
+    r"""Divide the centered reward by its deviation over the batch's tokens: $A_i = a_i / (\sigma_a + \epsilon)$.
 
     $a_i = r_i - \bar r_{g(i)}$, and $\sigma_a$ is the standard deviation (with n - 1) of what all tokens of the batch
     get of it, so that longer rows count more (REINFORCE++ with baseline, arXiv:2501.03262). A group whose rewards are
@@ -33,26 +32,22 @@ class ReinforcePPBaseline:
         tensor([ 1.1180, -1.1180,  0.0000])
     """
 
+    compares_rows: ClassVar[bool] = True
     shift: bool = False
     eps: Annotated[float, Field(ge=0)] = 1e-8
 
     @property
-    def compares_rows(self) -> bool:
-        """Always: with one row a group every advantage would be 0."""
-        return True
-
-    @property
     def formula(self) -> str:
         """The advantage of a row."""
-        spread = r"\operatorname{std}_{i,t}(a)" + (f" + {number(self.eps)}" if self.eps else "")
+        spread = formula("a", self.eps, over="_{i,t}")
         shifted = r"a_i - \operatorname{mean}_{i,t}(a)" if self.shift else "a_i"
         return rf"\frac{{{shifted}}}{{{spread}}}, \quad a_i = r_i - \operatorname{{mean}}(r_g)"
 
     def __call__(self, rewards: PerRow, groups: GroupId, mask: TokenMask) -> PerRow:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()
-        centred = GroupMean()(rewards, groups)
-        of_tokens = repeat(centred, "row -> row token", token=mask.shape[1])[mask & known[:, None]]
+        advantages = centered(rewards, groups, known)
+        of_tokens = repeat(advantages, "row -> row token", token=mask.shape[1])[mask & known[:, None]]
         if self.shift and len(of_tokens):
-            centred = torch.where(known, centred - of_tokens.mean(), 0)
-        return centred / (deviation(of_tokens) + self.eps)
+            advantages = torch.where(known, advantages - of_tokens.mean(), 0)
+        return advantages / (deviation(of_tokens) + self.eps)

@@ -2,6 +2,7 @@
 
 import torch
 
+from grpo_kit.masked import wide
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
 
@@ -27,5 +28,5 @@ class ReMax:
 
     def __call__(self, rewards: PerRow, groups: GroupId, greedy_rewards: PerRow) -> PerRow:
         """Advantages of the rows; see the class."""
-        lead = rewards - greedy_rewards
+        lead = wide(rewards) - greedy_rewards
         return torch.where(lead.isnan(), 0, lead)

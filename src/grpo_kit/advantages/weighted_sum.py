@@ -52,8 +52,8 @@ class WeightedSum:
     r"""Add advantages: $A = \sum_n \lambda_n A^n$, each of the learner's reward or of components of its own.
 
     A missing reward (NaN) gets 0 from each of them. Advantages of rows count for every token of the row when another
-    summand has one a token. A component that is missing is left out of a summand's own reward; where all of its
-    components are, the row gets 0 from it. A summand with memory keeps its own.
+    summand has one a token. A component that abstains on a row is left out of a summand's own reward there; where all
+    of its components do, the row gets 0 from it. A summand with memory keeps its own.
 
     Attributes:
         of: the summands, each a table with `advantage` and, where wanted, `weight` and `rewards`.

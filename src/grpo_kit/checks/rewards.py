@@ -13,7 +13,8 @@ def of_rewards(recipe: Recipe) -> Iterator[Finding]:
     used = reward_weights(recipe).values()
     for name, reward in recipe.rewards.items():
         if not any(name in weights for weights in used):
-            unused = f"rewards.{name}: no learner, selection or evaluation uses it. Remove it, or give it a weight."
+            users = "no learner, selection, refill, curriculum or evaluation"
+            unused = f"rewards.{name}: {users} uses it. Remove it, or give it a weight."
             places = ("learners.*.rewards", "selection.rewards", "refill.rewards", "curriculum", "evaluation.reward")
             yield unused, *places
         longest = getattr(recipe.sampler, "max_new_tokens", None)

@@ -14,7 +14,7 @@ from grpo_kit.data.prompts import PromptSet
 from grpo_kit.data.rows import Fault, FaultKind, Rows, as_rows, in_words, tally
 
 CHUNK = 1024
-"""Rows tokenised in one call."""
+"""Rows tokenized in one call."""
 
 Judge = Callable[[Mapping[str, Sequence[Any]]], Mapping[int, str]]
 """A reward's `row_faults`: columns in, the numbers of rows it cannot judge out, each with the reason."""
@@ -32,7 +32,7 @@ def encode_prompts(
     limit: int | None = None,
     limit_name: str = "max_prompt_tokens",
 ) -> PromptSet:
-    """Tokenise the column `prompt`: a text as it is, chat messages through the chat template (applied once).
+    """Tokenize the column `prompt`: a text as it is, chat messages through the chat template (applied once).
 
     Rows are never cut. Those without a prompt, longer than `max_tokens` (with everything the template adds), without a
     text or number in a `needed` column (any value in a `free` one), or refused by a judge are left out and named in

@@ -1,4 +1,4 @@
-"""Tokenised prompts, and an endless stream of them."""
+"""Tokenized prompts, and an endless stream of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from grpo_kit.data.rows import Fault
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptSet:
-    """Tokenised prompts with their columns.
+    """Tokenized prompts with their columns.
 
     Attributes:
         ids: token ids of each prompt.

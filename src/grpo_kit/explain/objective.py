@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from grpo_kit.divergences import AdaptiveCoefficient
 from grpo_kit.explain.options import described, kind_of
 from grpo_kit.explain.page import Formula
 from grpo_kit.explain.signals import scored_symbol
@@ -12,7 +13,7 @@ from grpo_kit.terms import DivergenceTerm, EntropyBonus, PolicyGradient, Term
 
 
 def objective(recipe: Recipe, name: str) -> tuple[str | Formula, ...]:
-    """The loss that a learner's optimizer steps minimise, then everything in it, term by term."""
+    """The loss that a learner's optimizer steps minimize, then everything in it, term by term."""
     learner = recipe.learners[name]
     found: list[str | Formula] = [_loss(learner), _weight(learner), *_reward(recipe, learner)]
     for key, term in learner.terms.items():
@@ -30,7 +31,7 @@ def _loss(learner: Learner) -> Formula:
     inside = _sum(summands)
     if len(learner.terms) > 1 or inside.startswith("-"):
         inside = f"({inside})"
-    words = "minimised; over the tokens of an optimizer step that count"
+    words = "minimized; over the tokens of an optimizer step that count"
     if learner.mask_truncated:
         words += ", which those of rows cut at the length limit do not"
     return Formula(symbol="L", latex=rf"\sum_{{i,t}} w_{{it}} \cdot {inside}", words=words)
@@ -44,7 +45,7 @@ def _weight(learner: Learner) -> Formula:
 
 
 def _reward(recipe: Recipe, learner: Learner) -> Iterator[Formula]:
-    """The sum of components that the learner maximises, and those components that have a formula."""
+    """The sum of components that the learner maximizes, and those components that have a formula."""
     if not learner.rewards:
         return
     total = ""
@@ -57,7 +58,18 @@ def _reward(recipe: Recipe, learner: Learner) -> Iterator[Formula]:
         said = " ".join((type(reward).__doc__ or "").strip().split("\n")[0].split())
         latex = getattr(reward, "formula", None)
         words = described(reward) if latex or not said else f"{described(reward)}: {said.rstrip('.')}"
+        words += _coefficient(getattr(reward, "adaptive", None), "KL a token")
         yield Formula(symbol=f"{in_latex(key)}_i", latex=latex, words=words)
+
+
+def _coefficient(adaptive: AdaptiveCoefficient | None, measured: str) -> str:
+    """What the symbol of an adaptive coefficient means; nothing where there is none."""
+    if adaptive is None:
+        return ""
+    return (
+        rf"; $\beta$ starts at {number(adaptive.start)} and moves from batch to batch so that the {measured} comes to "
+        f"{number(adaptive.target)}"
+    )
 
 
 def _sum(summands: str) -> str:
@@ -77,9 +89,7 @@ def _term(recipe: Recipe, learner: str, key: str, term: Term) -> Iterator[Formul
         words = "loss of a token"
         if term.importance:
             words += r"; $\mu$ is the distribution the token was drawn from"
-        if term.adaptive is not None:
-            start, target = number(term.adaptive.start), number(term.adaptive.target)
-            words += rf"; $\beta$ starts at {start} and moves so that the mean loss comes to {target}"
+        words += _coefficient(term.adaptive, "mean loss")
         yield Formula(symbol=symbol, latex=term.formula, words=f"{words}; {described(term.divergence)}")
         yield _log_ratio(learner, scored_symbol(term.to), f"is '{term.to}' with its weights at sampling time")
     else:

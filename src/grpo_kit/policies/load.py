@@ -28,7 +28,7 @@ class PolicySpec:
         follows: the live policy whose weights it follows.
         decay: of a follower: how much of its own weights it keeps at an update, in [0, 1); 0 is a hard copy.
         every: of a follower: steps of the loop between its updates.
-        gguf_file: name of a GGUF file inside the model's folder, which is then dequantised.
+        gguf_file: name of a GGUF file inside the model's folder, which is then dequantized.
         device: where it computes, `cpu`, `cuda`, `cuda:1`, ...; `auto` takes a GPU where there is one.
         dtype: precision it computes in; a live policy keeps its weights in float32 all the same (or float64).
         attention: attention implementation, as transformers names it (`sdpa`, `eager`, `flash_attention_2`, ...).
@@ -137,7 +137,7 @@ def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
     if absent:
         raise ValueError(f"model '{spec.model}' has no weights for {len(absent)} tensors, {absent[0]} first")
     if spec.gguf_file:
-        _forget_quantisation(model)
+        _forget_quantization(model)
     return Policy(
         name=name,
         model=model,
@@ -148,8 +148,8 @@ def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
     )
 
 
-def _forget_quantisation(model: Any) -> None:
-    """Let a dequantised model be saved as the plain weights it now has."""
+def _forget_quantization(model: Any) -> None:
+    """Let a dequantized model be saved as the plain weights it now has."""
     for holder, name in ((model.config, "quantization_config"), (model, "hf_quantizer")):
         if hasattr(holder, name):
             delattr(holder, name)

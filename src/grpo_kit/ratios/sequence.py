@@ -9,7 +9,7 @@ from grpo_kit.shapes import PerToken, TokenMask
 
 @part("sequence")
 class SequenceRatio:
-    r"""Every token takes its row's length-normalised ratio: $\log s_i = \frac{1}{|o_i|} \sum_t \log \rho_{it}$.
+    r"""Every token takes its row's length-normalized ratio: $\log s_i = \frac{1}{|o_i|} \sum_t \log \rho_{it}$.
 
     GSPO (arXiv:2507.18071) in its stop-gradient form, $\log s_{it} = \mathrm{sg}[\log s_i] + \log \pi_{it} -
     \mathrm{sg}[\log \pi_{it}]$: the value is the row's, the gradient each token's own, so that per-token advantages

@@ -40,7 +40,7 @@ class KLPenalty:
         estimator: `k1`, the only one that is not refused.
         adaptive: a table with `start` and `target`: a factor on the reward that follows the KL of the batches before,
             the mean over the policy's tokens (those of greedy rows left out); the learner's weight is 1 then. With a
-            refill each round is a batch.
+            refill xx.
     """
 
     policy: str

@@ -15,7 +15,7 @@ from grpo_kit.parts import part
 class OnPolicyKD:
     r"""Reward $\frac{\alpha}{N} \sum_t \left[\log \pi_\mathrm{teacher}(o_t) - \log \pi_\mathrm{student}(o_t)\right]$.
 
-    One number a row, added to the task reward before centring (CoDistill-GRPO, arXiv:2605.08873). Both
+    One number a row, added to the task reward before centering (CoDistill-GRPO, arXiv:2605.08873). Both
     log-probabilities are those scored once with the sampling-time weights; no gradient passes. The sum runs over the
     tokens the student wrote: over the teacher's own tokens (hints) it would estimate the other KL.
 

@@ -100,7 +100,7 @@ def _hits_stop(policy: Policy, tokens: TokenIds, stop: Sequence[str]) -> Bool[Te
 
 
 def restrict(logits: RowLogits, sampling: Sampling) -> RowLogits:
-    """Log-probabilities of the distribution to draw from: tempered, cut by top-k and then top-p, renormalised.
+    """Log-probabilities of the distribution to draw from: tempered, cut by top-k and then top-p, renormalized.
 
     At temperature 0 (greedy) they are the untempered model's, uncut.
     """

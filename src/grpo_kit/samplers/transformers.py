@@ -19,7 +19,7 @@ GREEDY = Sampling(temperature=0)
 
 @part("transformers")
 class TransformersSampler:
-    r"""`samples` completions of every prompt, by one policy, token ids in and out: nothing is re-tokenised.
+    r"""`samples` completions of every prompt, by one policy, token ids in and out: nothing is re-tokenized.
 
     Rows come prompt after prompt. The uniform numbers that decide all tokens are drawn first, so that the same
     generator gives the same rows however they are split into batches. With `greedy`, one more row a prompt follows

@@ -1,4 +1,4 @@
-"""Seconds spent in each stage of a step."""
+"""How long each stage of a step takes."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,10 +6,16 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Clock:
-    """Seconds spent in each stage of a step."""
+    """Seconds spent in each stage of a step, and the tokens that all rounds of sampling wrote."""
 
     stages: dict[str, float] = field(default_factory=dict)
+    tokens: int = 0
     last: float = field(default_factory=time.perf_counter)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens written, those that a refill drops included, a second of sampling."""
+        return self.tokens / max(self.stages["sample"], 1e-9)
 
     def lap(self, stage: str) -> None:
         """Add the time since the last lap to a stage."""

@@ -12,6 +12,7 @@ from grpo_kit.memory import Memory
 from grpo_kit.objective import NonFiniteError
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
+from grpo_kit.rewards import KLPenalty
 from grpo_kit.step.clock import Clock
 from grpo_kit.step.rows import kept_groups, sampled_rewards
 
@@ -25,9 +26,16 @@ def collect(
     clock: Clock,
     step: int,
 ) -> tuple[Experience, dict[str, float]]:
-    """The batch of a step with its metrics."""
+    """The batch of a step with its metrics.
+
+    What rewards remember is moved on by the last round of sampling alone: all rounds of a step see one state.
+    """
+    remembered = {key: state for key, state in memory.states.items() if key.startswith("rewards.")}
 
     def one_round(same_step: bool) -> Experience:
+        for name in recipe.rewards:
+            memory.states.pop(f"rewards.{name}", None)
+        memory.states |= remembered
         drawn = prompts.take(recipe.prompts_per_step, same_step=same_step)
         experience = sample(recipe, policies, drawn, generator, memory, clock, step)
         if recipe.curriculum is not None:
@@ -38,13 +46,19 @@ def collect(
     if refill is None:
         experience = one_round(False)
     else:
-        experience, report = refilled(
-            one_round,
-            lambda found: kept_groups(refill, found, memory, generator),
-            wanted=recipe.prompts_per_step,
-            tries=refill.tries,
-        )
-    report |= diagnostics.of_sampling(experience.rollouts, clock.stages["sample"])
+
+        def keep(found: Experience) -> Collection[int]:
+            groups = kept_groups(refill, found, memory, generator)
+            clock.lap("select")
+            return groups
+
+        experience, report = refilled(one_round, keep, wanted=recipe.prompts_per_step, tries=refill.tries)
+    report |= diagnostics.of_sampling(experience.rollouts) | {"time/tokens_per_second": clock.tokens_per_second}
+    report |= {
+        f"coefficient/{name}": remembered.get(f"rewards.{name}", reward.adaptive.start)
+        for name, reward in recipe.rewards.items()
+        if isinstance(reward, KLPenalty) and reward.adaptive is not None
+    }
     if recipe.curriculum is not None:
         report |= prompts.pass_rates.metrics(recipe.curriculum)
     return experience, report | {"sampler/epoch": prompts.epoch}
@@ -98,6 +112,7 @@ def sample(
     except ArithmeticError as error:
         raise NonFiniteError(f"step {step}: {error}.") from error
     clock.lap("sample")
+    clock.tokens += int(rollouts.mask.sum())
     signals = Signals(
         {
             SignalKey(name, policies[name].version): policies[name].score_all(

@@ -14,7 +14,7 @@ from grpo_kit.surrogates.sapo import SAPO
 
 @runtime_checkable
 class Surrogate(Protocol):
-    """The log-ratio and detached advantages in, a loss per token out (minimised).
+    """The log-ratio and detached advantages in, a loss per token out (minimized).
 
     A surrogate that needs more names it as a parameter: `mask` (TokenMask, the tokens that count, for one that looks at
     whole rows: it says how its loss spreads over the row's tokens), `logprobs` (LogProbs, the record of the three).

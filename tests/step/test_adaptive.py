@@ -1,0 +1,95 @@
+"""Adaptive coefficients through the loop: what the metrics say is what the rows were weighed by."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import tiny
+from grpo_kit import (
+    AdamW,
+    AdaptiveCoefficient,
+    Arithmetic,
+    Clip,
+    DivergenceTerm,
+    FixedLength,
+    GroupMean,
+    KLPenalty,
+    Learner,
+    PolicyGradient,
+    PolicySpec,
+    PromptSet,
+    PromptStream,
+    Python,
+    Recipe,
+    RefillSpec,
+    SampledKL,
+    TransformersSampler,
+    train,
+)
+
+ADAPTIVE = AdaptiveCoefficient(start=0.5, target=1e-3, horizon=1.0)
+
+
+def letters(completions, **columns):
+    """A reward that differs between rows."""
+    return [sum(text.count(letter) for letter in "abcde") / 8 for text in completions]
+
+
+def reports(**changes):
+    kl = DivergenceTerm(to="reference", divergence=SampledKL(), adaptive=ADAPTIVE)
+    settings = {
+        "name": "test",
+        "steps": 3,
+        "prompts_per_step": 2,
+        "policies": {"small": PolicySpec(model="tiny:small"), "reference": PolicySpec(model="tiny:large")},
+        "data": Arithmetic(),
+        "sampler": TransformersSampler(policy="small", samples=4, max_new_tokens=4),
+        "rewards": {
+            "task": Python(function=letters),
+            "kl": KLPenalty(policy="small", reference="reference", adaptive=ADAPTIVE),
+        },
+        "learners": {
+            "small": Learner(
+                rewards={"task": 1.0, "kl": 1.0},
+                terms={"policy": PolicyGradient(advantage=GroupMean(), surrogate=Clip()), "kl": kl},
+                weighting=FixedLength(length=4),
+                optimizer=AdamW(lr=1e-3),
+            )
+        },
+    }
+    recipe = Recipe(**settings | changes)
+    policies = {name: tiny.policy(name, seed=seed, dtype=torch.float32) for seed, name in enumerate(recipe.policies)}
+    prompts = PromptSet(ids=tuple((2 + i, 3 + i) for i in range(8)), columns={}, skipped=())
+    return list(train(recipe, policies, PromptStream(prompts, seed=0)))
+
+
+def test_the_coefficients_of_each_batch_are_in_its_metrics():
+    """Both KLs are far above the target: the coefficient rises by its clip of 0.2 a batch."""
+    found = reports()
+    for step, report in enumerate(found):
+        assert report.metrics["learner/small/kl/coefficient"] == pytest.approx(0.5 * 1.2**step)
+        assert report.metrics["coefficient/kl"] == pytest.approx(0.5 * 1.2**step)
+        assert report.metrics["learner/small/kl/kl"] > 1e-3
+        own, other = (report.experience.signals[name].logprobs for name in ("small", "reference"))
+        values = report.experience.rewards.components["kl"].values
+        mask = report.experience.rollouts.mask
+        torch.testing.assert_close(values[mask], (0.5 * 1.2**step * (other - own))[mask])
+
+
+def test_all_rounds_of_a_refill_see_one_coefficient():
+    wanted = []
+
+    def third_round_only(rewards, groups):
+        wanted.append(len(wanted))
+        return torch.full_like(groups, len(wanted) % 3 == 0, dtype=torch.bool)
+
+    found = reports(refill=RefillSpec(rule=third_round_only, rewards={"task": 1.0}, tries=3))
+    assert [report.metrics["sampler/rounds"] for report in found] == [3, 3, 3]
+    assert [report.metrics["coefficient/kl"] for report in found] == pytest.approx([0.5, 0.6, 0.72])
+
+
+def test_without_an_adaptive_part_there_is_no_coefficient():
+    plain = replace(KLPenalty(policy="small", reference="reference"))
+    found = reports(steps=1, rewards={"task": Python(function=letters), "kl": plain})
+    assert not any(key.startswith("coefficient/") for key in found[0].metrics)
