@@ -81,6 +81,15 @@ def test_rewards_are_weighted_and_missing_where_a_part_is_missing():
     assert total[1].isnan()
 
 
+def test_half_precision_rewards_are_added_in_float32():
+    """In bfloat16 1 + 1/256 is 1, and 256 + 1 is 256."""
+    per_token = Component(values=torch.ones(1, 257, dtype=torch.bfloat16), statuses=("ok",))
+    per_row = Component(values=torch.ones(1, dtype=torch.bfloat16), statuses=("ok",))
+    total = Rewards({"a": per_token, "b": per_row}).total({"a": 1.0, "b": 1 / 256})
+    assert total.dtype == per_row.per_row().dtype == torch.float32
+    assert total.tolist() == [257 + 1 / 256]
+
+
 def test_an_experience_takes_entropies_and_token_rewards_along():
     rows = tiny.rollouts([3, 1], [0, 0])
     scores = Scores(logprobs=torch.zeros(2, 3), entropy=torch.ones(2, 3))

@@ -60,7 +60,9 @@ CASES = {
     ),
     "reward that nobody weighs": (
         ["rewards.format={kind='format'}"],
-        ["rewards.format: no learner, selection, refill, curriculum or evaluation uses it. Remove it, or give it a weight."],
+        [
+            "rewards.format: no learner, selection, refill, curriculum or evaluation uses it. Remove it, or give it a weight."
+        ],
         ["rewards.format={kind='format'}", "learners.small.rewards.format=0.1"],
     ),
     "teacher is student": (

@@ -46,6 +46,13 @@ MISTAKES = {
     "learners.small.weighting = { length = 48 }": (
         "learners.small.weighting: has no 'kind'. Known: equal_rows, equal_tokens, fixed_length."
     ),
+    f"{POLICY_TERM}.advantage = {{ kind = 'weighted_sum', of = [{{ advantage = {{ kind = 'group_meen' }} }}] }}": (
+        f"{POLICY_TERM}.advantage.of.0.advantage: unknown kind 'group_meen'. Did you mean 'group_mean'? "
+        f"Known: {', '.join(sorted(ADVANTAGES.built_in))}."
+    ),
+    f"{POLICY_TERM}.advantage = {{ kind = 'weighted_sum', of = [] }}": (
+        f"{POLICY_TERM}.advantage.of: there is none; give at least one."
+    ),
     "steps = '3'": "steps: should be a valid integer, got '3' (str).",
     "steps = true": "steps: should be a valid integer, got True (bool).",
     "steps = 2.5": "steps: should be a valid integer, got 2.5 (float).",

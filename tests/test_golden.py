@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from grpo_kit import read_recipe, train
+from grpo_kit import Reinforce, read_recipe, train
 from grpo_kit.run.setup import load_inputs, load_policies, prompt_stream
 from grpo_kit.shipped import shipped_recipes
 
@@ -17,20 +17,28 @@ import tolerances
 
 GOLDEN = Path(__file__).parent / "golden"
 RECIPES = tuple(sorted(name for name in shipped_recipes() if name != "gsm8k"))  # it needs a model of one's own
-SETTINGS = (
-    "prompts_per_step=4",
-    "data.rows=64",
-    "evaluation.questions=1",
-    "learners.small.optimizer.warmup_steps=0",
-)
+SETTINGS = ("prompts_per_step=4", "data.rows=64", "evaluation.questions=1")
 STEPS = 3
 CLOCK = "time/"
 """Metrics that no two runs share."""
 
 
+def of_learner(name, learner):
+    """A rate that moves weights in three steps; several updates a batch where a clip would see no ratio but 1."""
+    settings = {"optimizer.warmup_steps": 0, "optimizer.lr": 1e-3}
+    has_ratio = any(
+        not isinstance(getattr(term, "surrogate", Reinforce()), Reinforce) for term in learner.terms.values()
+    )
+    if has_ratio and learner.mini_batches == 1:
+        settings["mini_batches"] = 4
+    return [f"learners.{name}.{key}={value}" for key, value in settings.items()]
+
+
 def short_run(name):
-    """The metrics of the first steps of a recipe, six digits each; the large rate moves weights in three steps."""
-    recipe = read_recipe(name, settings=[*SETTINGS, "learners.small.optimizer.lr=1e-3", f"steps={STEPS}"])
+    """The metrics of the first steps of a recipe, six digits each."""
+    learners = read_recipe(name).learners.items()
+    settings = [setting for key, learner in learners for setting in of_learner(key, learner)]
+    recipe = read_recipe(name, settings=[*SETTINGS, *settings, f"steps={STEPS}"])
     policies = load_policies(recipe)
     reports = train(recipe, policies, prompt_stream(recipe, load_inputs(recipe)))
     return [

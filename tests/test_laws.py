@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import tiny
 from grpo_kit import (
+    AdaptiveCoefficient,
     Behavior,
     EntropyBonus,
     EqualRows,
@@ -30,6 +31,7 @@ from grpo_kit import (
     objective,
     read_recipe,
 )
+from grpo_kit.corrections import factors
 from grpo_kit.joining import widen
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
@@ -41,11 +43,14 @@ from laws.theorem import Setting, codistill_theorem, completions, expected_gradi
 from tolerances import CLEARLY_DIFFERENT, EXACT, MODEL
 
 pytestmark = pytest.mark.usefixtures("float64")
+ANY_CORRECTION = list(PARTS["corrections"].values())
+AT_UPDATE = [correction for correction in ANY_CORRECTION if all(is_live for _, is_live in factors(correction))]
+"""Those that go with either anchor."""
 RECIPES = sorted(Path(str(files("grpo_kit"))).glob("recipes/*.toml"))
 
 
 def compositions(draw) -> Learner:
-    """Any learner: random parts in a policy gradient, sometimes a divergence, an entropy bonus, a second gradient."""
+    """Any learner of two rewards: one or two policy gradients of random parts, sometimes a divergence or an entropy."""
 
     def any_part(role):
         return draw(st.sampled_from(list(PARTS[role].values())))
@@ -54,24 +59,27 @@ def compositions(draw) -> Learner:
         surrogate = any_part("surrogates")
         plain = isinstance(surrogate, Reinforce)
         anchor = "proximal" if plain else draw(st.sampled_from(["proximal", "behavior"]))
+        allowed = ANY_CORRECTION if anchor == "proximal" else AT_UPDATE
         return PolicyGradient(
             advantage=any_part("advantages"),
             surrogate=surrogate,
             ratio=TokenRatio() if plain else any_part("ratios"),
             anchor=anchor,
-            correction=any_part("corrections") if anchor == "proximal" and draw(st.booleans()) else None,
+            correction=draw(st.sampled_from(allowed)) if draw(st.booleans()) else None,
+            baseline=draw(st.sampled_from(["selected", "sampled"])),
             weight=draw(st.sampled_from([1.0, 0.3])),
         )
 
     terms = {"policy": gradient()}
     if draw(st.booleans()):
-        terms["reference"] = replace(divergences.term_of(any_part("divergences")), weight=0.1)
+        factor = draw(st.sampled_from([{"weight": 0.1}, {"adaptive": AdaptiveCoefficient(start=0.1, target=0.2)}]))
+        terms["reference"] = replace(divergences.term_of(any_part("divergences")), **factor)
     if draw(st.booleans()):
         terms["entropy"] = EntropyBonus(weight=0.05)
     if draw(st.booleans()):
         terms["second"] = gradient()
     return Learner(
-        rewards={"task": 1.0},
+        rewards={"task": 1.0, "price": 0.5},
         terms=terms,
         weighting=any_part("weightings"),
         optimizer=splits.OPTIMIZER,
@@ -249,8 +257,9 @@ def test_codistill_theorem(vocabulary, longest, group):
     codistill_theorem(Setting(vocabulary=vocabulary, longest=longest, group=group))
 
 
-@pytest.mark.parametrize("surrogate", [Reinforce()], ids=["reinforce"])
-def test_codistill_theorem_for_any_surrogate_at_ratio_one(surrogate):
+@pytest.mark.parametrize("kind", PARTS["surrogates"])
+def test_codistill_theorem_for_any_surrogate_at_ratio_one(kind):
+    surrogate = PARTS["surrogates"][kind]
     codistill_theorem(Setting(vocabulary=3, longest=2, group=2, surrogate=surrogate))
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import pytest
+
 from grpo_kit.memory import Memory
 
 
@@ -35,3 +37,19 @@ def test_states_are_kept_by_place():
 def test_a_state_that_is_false_is_not_forgotten():
     memory = Memory({"here": 0})
     assert memory.call("here", Counter(start=5), 1) == 1
+
+
+@dataclass(frozen=True)
+class Forgetful(Counter):
+    """Returns no state."""
+
+    def __call__(self, number):
+        return [number, number]
+
+
+def test_a_part_that_does_not_return_its_state_is_named():
+    said = (
+        r"^a\.one: a part with `init` takes the keyword `state` and returns \(value, state\); got list\. Return the two"
+    )
+    with pytest.raises(ValueError, match=said):
+        Memory().under("a").call("one", Forgetful(), 1)

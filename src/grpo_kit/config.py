@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -188,7 +188,7 @@ def _message(error: Any, owner: type | None) -> str:
     kind, given, ctx = error["type"], error.get("input"), error.get("ctx", {})
     key = str(error["loc"][-1]) if error["loc"] else ""
     if kind == "unexpected_keyword_argument":
-        known = sorted(get_type_hints(owner)) if owner else []
+        known = sorted(field.name for field in fields(owner)) if owner else []
         allowed = f"Known: {', '.join(known)}." if known else "Beside 'kind' it has none."
         return f"unknown key '{key}'.{did_you_mean(key, known)} {allowed}"
     if kind in ("missing", "missing_argument"):

@@ -10,7 +10,7 @@ from grpo_kit.batch import Experience, Rollouts
 from grpo_kit.corrections import factors
 from grpo_kit.learner import Learner
 from grpo_kit.logprobs import LogProbs
-from grpo_kit.masked import group_is_flat, row_sum, select
+from grpo_kit.masked import group_is_flat, product, row_sum, select
 from grpo_kit.objective import Batch
 from grpo_kit.offers import call_with
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenMask
@@ -161,7 +161,7 @@ def _correction(
         level = getattr(factor, "log_weight", level)
         if is_live:
             moved = logprobs.current - logprobs.behavior
-            weights = weights * call_with(factor, moved, mask, advantages=select(frozen["advantages"], mask))
+            weights = product(weights, call_with(factor, moved, mask, advantages=select(frozen["advantages"], mask)))
     raw = level(log_token, mask)
     return {
         "correction_mean": float(weights[mask].mean()),

@@ -2,12 +2,13 @@
 
 import torch
 from einops import reduce
+from jaxtyping import Float
 from torch import Tensor
 
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenMask
 
 
-def wide(values: Tensor) -> Tensor:
+def wide(values: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The values in float32 at least, in which counts and sums of half-precision numbers are right."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 

@@ -18,7 +18,7 @@ OFFERS: dict[str, tuple[str, ...]] = {
     "divergences": (),
     "weightings": (),
 }
-"""What the parts of a role can ask for; `state` where they may have memory. Data, samplers and terms ask for nothing."""
+"""What the parts of a role can ask for, by name; `state` where they may have memory. Other roles are not asked."""
 AT_UPDATE = ("advantages",)
 """What a correction can ask for that is decided at every update."""
 
@@ -32,7 +32,9 @@ def parameters(part: object) -> tuple[Parameter, ...]:
 def asks(part: object) -> frozenset[str]:
     """The names of all parameters of a part's call that can be given by keyword, `**` for any."""
     unnamed = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
-    return frozenset("**" if p.kind is Parameter.VAR_KEYWORD else p.name for p in parameters(part) if p.kind not in unnamed)
+    return frozenset(
+        "**" if p.kind is Parameter.VAR_KEYWORD else p.name for p in parameters(part) if p.kind not in unnamed
+    )
 
 
 def call_with(part: Any, *inputs: Any, **offers: Any) -> Any:

@@ -101,6 +101,51 @@ def test_a_component_does_not_drown_in_the_spread_of_another():
     assert (summed - drowned).abs().max() > 1
 
 
+def test_per_component_asks_for_nothing_that_its_advantage_does_not():
+    given = {"components": COMPONENTS, "weights": WEIGHTS, "state": {}}
+    rewards = total(COMPONENTS, WEIGHTS)
+    alone, _ = PerComponent()(rewards, GROUPS, **given)
+    torch.testing.assert_close(alone, call(PerComponent()), **EXACT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_components_that_cancel_leave_no_noise(dtype):
+    a = torch.tensor([0.1, 0.7, 0.35, 0.9, 0.2], dtype=dtype)
+    components, ones = {"a": a, "b": 1 - a}, {"a": 1.0, "b": 1.0}
+    assert (call(PerComponent(eps=0.0), components, ones) == 0).all()
+    nearly = {"a": 1.0, "b": 0.999}  # less than NOISE would be noise; this is a thousand times that
+    found = call(PerComponent(eps=0.0), components, nearly)
+    assert found.std() == pytest.approx(1.0, abs=1e-3)
+    assert found.dtype == dtype
+
+
+def by_token(rewards, groups, mask):
+    """A reward that shrinks from token to token, less the group's mean, with numbers outside the mask to overlook."""
+    row = GroupMean()(rewards, groups)[:, None]
+    return torch.where(mask, row / torch.arange(1, 4), 1e3)
+
+
+def test_an_advantage_a_token_is_scaled_by_its_deviation_over_the_tokens_written():
+    rewards = torch.tensor([1.3, NAN, 0.4, 0.5, 1.5])
+    found = call(PerComponent(advantage=by_token, eps=0.1), rewards=rewards)
+    sums = sum(w * by_token(torch.where(rewards.isnan(), NAN, COMPONENTS[n]), GROUPS, MASK) for n, w in WEIGHTS.items())
+    counted = [float(sums[row, t]) for row in (0, 2, 3, 4) for t in range(3) if MASK[row, t]]
+    torch.testing.assert_close(found, sums / (deviation(counted) + 0.1), **EXACT)
+    part = PerComponent(advantage=lambda rewards, groups: rewards[:, None].expand(-1, 3))
+    with pytest.raises(ValueError, match="mask, the tokens written"):
+        part(rewards, GROUPS, components=COMPONENTS, weights=WEIGHTS, state={})
+
+
+def test_components_a_row_and_a_token_add_up():
+    def only_short_by_token(rewards, groups, mask, weights):
+        found = by_token(rewards, groups, mask)
+        return found if "short" in weights else GroupMean()(rewards, groups)
+
+    found = call(PerComponent(advantage=only_short_by_token, scale="none"))
+    expected = GroupMean()(RIGHT, GROUPS)[:, None] + 0.1 * by_token(SHORT, GROUPS, MASK)
+    torch.testing.assert_close(found, expected, **EXACT)
+
+
 def test_a_row_without_reward_is_in_no_component():
     rewards = torch.tensor([NAN, 1.0, 1.0, 0.5, 1.5])
     found = call(PerComponent(), rewards=rewards)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from corrections.loops import LEVELS, WINDOW, at_level, by_loops
 from grpo_kit import ImportanceWeight
 from laws.data import any_mask, normal, shape
-from tolerances import EXACT
+from tolerances import EXACT, FLOAT32
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -81,6 +81,25 @@ def test_overflow_is_bounded_or_dropped():
 
 
 @pytest.mark.parametrize("scope", ["group", "batch"])
+@pytest.mark.parametrize(("rows", "gap"), [((-110.0, -111.0), 1.0), ((-102.0, -102.5), 0.5), ((400.0, 401.0), -1.0)])
+def test_normalized_weights_neither_underflow_nor_overflow(scope, rows, gap):
+    """Two rows a whole factor e^gap apart: 2 / (1 + e^-gap) and 2 / (1 + e^gap), however far both are from 1."""
+    values, mask = torch.tensor([[row, 0.0] for row in rows]).float(), torch.ones(2, 2, dtype=torch.bool)
+    part = ImportanceWeight(level="sequence", high=math.inf, normalize=scope)
+    found = part(values, mask, torch.zeros(2, dtype=torch.long))
+    expected = torch.tensor([2 / (1 + math.exp(-gap)), 2 / (1 + math.exp(gap))]).float()
+    torch.testing.assert_close(found, expected[:, None].expand(2, 2), **FLOAT32)
+
+
+def test_a_dropped_weight_is_not_the_largest():
+    """Beside one of e^200 that is dropped, e^-110 and e^-111 would both underflow."""
+    values, mask = torch.tensor([[200.0], [-110.0], [-111.0]]).float(), torch.ones(3, 1, dtype=torch.bool)
+    found = ImportanceWeight(level="sequence", action="mask", normalize="batch")(values, mask)
+    expected = torch.tensor([[0.0], [3 / (1 + math.exp(-1))], [3 / (1 + math.exp(1))]]).float()
+    torch.testing.assert_close(found, expected, **FLOAT32)
+
+
+@pytest.mark.parametrize("scope", ["group", "batch"])
 def test_when_all_is_dropped_nothing_is_divided_by_zero(scope):
     far, mask = torch.full((2, 2), 9.0), torch.ones(2, 2, dtype=torch.bool)
     assert (ImportanceWeight(action="mask", normalize=scope)(far, mask, torch.zeros(2, dtype=torch.long)) == 0).all()
@@ -99,6 +118,9 @@ def test_when_all_is_dropped_nothing_is_divided_by_zero(scope):
         ({"level": "window"}, "give window, for example window = 16"),
         ({"window": 3}, "window = 3 has nothing to do at level 'token'"),
         ({"temper": 0}, "use action = 'mask' or a larger temper"),
+        ({"low": 1, "high": 1}, "low = high = 1 makes every truncated weight 1"),
+        ({"action": "mask", "high": math.inf}, "drops nothing; give a bound, or use action = 'truncate'"),
+        ({"action": "mask", "high": math.inf, "temper": 0}, "drops nothing"),
         ({"normalize": "row"}, "normalize"),
     ],
 )

@@ -103,6 +103,14 @@ def test_the_term_applies_each_factor_once():
     assert found.tolist() == [[-2.0], [0.0]]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_mask_drops_what_overflowed(order):
+    """inf x 0 is NaN."""
+    factors = (ImportanceWeight(level="sequence", high=math.inf), DivergenceMask(level="token", high=0.5))[::order]
+    found = Product(of=factors)(torch.tensor([[100.0, 0.0]]).float(), torch.ones(1, 2, dtype=torch.bool))
+    assert found.tolist() == [[0.0, math.inf]]
+
+
 def test_factors_of_inner_products_are_flat():
     weight, mask = ImportanceWeight(), DivergenceMask(high=1.0)
     assert Product(of=(Product(of=(weight, mask)), mask)).factors == (weight, mask, mask)

@@ -35,7 +35,7 @@ CORRECTIONS = [
     ImportanceWeight(low=0.5),
     ImportanceWeight(high=1.5),
     ImportanceWeight(action="mask", low=0.5, high=1.5),
-    ImportanceWeight(action="mask", level="sequence", high=INF),
+    ImportanceWeight(action="mask", level="sequence", low=0.5, high=INF),
     ImportanceWeight(temper=0.5),
     ImportanceWeight(action="mask", low=0.9, temper=0.5, level="geometric"),
     ImportanceWeight(action="mask", low=0.9, temper=0),

@@ -1,10 +1,56 @@
-"""Advantages that are broken in what they ask for beyond rewards and groups, each with the law that it breaks."""
+"""Advantages broken in ways that trainers shipped, each with the law that finds it."""
 
 import torch
 
 from grpo_kit import GroupMean
 from grpo_kit.masked import group_sum
 from laws import advantages
+
+
+def plus_eps(rewards, groups):
+    """(r - mean) / (std + 1e-8) without asking whether the group is flat (B001, trl#6365)."""
+    out = torch.zeros_like(rewards)
+    for group in groups.unique():
+        own = rewards[groups == group]
+        out[groups == group] = (own - own.mean()) / (own.std(unbiased=len(own) > 1) + 1e-8)
+    return out
+
+
+def raw_reward_alone(rewards, groups):
+    """A group of one has mean 0 and deviation 1, so that its advantage is its reward (verl)."""
+    one = group_sum(torch.ones_like(rewards), groups) == 1
+    return torch.where(one, rewards, GroupMean()(rewards, groups))
+
+
+def nan_alone(rewards, groups):
+    """The unbiased deviation of one value is NaN (B002, trl#4662)."""
+    out = torch.zeros_like(rewards)
+    for group in groups.unique():
+        own = rewards[groups == group]
+        out[groups == group] = (own - own.mean()) / (((own - own.mean()).square().sum() / (len(own) - 1)).sqrt() + 1e-4)
+    return out
+
+
+def by_reshape(rewards, groups):
+    """Rows are taken to come group after group (B031, R1-V#67)."""
+    size = next(size for size in (4, 3, 2, 1) if len(rewards) % size == 0)
+    rows = rewards.reshape(-1, size)
+    return (rows - rows.mean(1, keepdim=True)).reshape(-1)
+
+
+def missing_is_zero(rewards, groups):
+    """A reward that is None becomes 0 and shifts the baseline of its siblings (B003, trl#5902)."""
+    return GroupMean()(rewards.nan_to_num(0), groups)
+
+
+def one_nan_for_all(rewards, groups):
+    """A plain mean over the batch, which one NaN silences (B004, ms-swift#8123)."""
+    return rewards - rewards.mean()
+
+
+def no_baseline(rewards, groups):
+    """The reward itself."""
+    return rewards
 
 
 def shifted_over_tokens(rewards, groups, mask):
@@ -35,6 +81,16 @@ def mean_of_its_own_batch_with_absent_rows(rewards, groups, components):
 
 
 BROKEN = [
+    (advantages.equal_rewards_give_zero, plus_eps),
+    (advantages.equal_rewards_give_zero, no_baseline),
+    (advantages.a_group_of_one_gets_zero, raw_reward_alone),
+    (advantages.a_group_of_one_gets_zero, nan_alone),
+    (advantages.rows_may_be_permuted, by_reshape),
+    (advantages.groups_do_not_see_each_other, one_nan_for_all),
+    (advantages.absent_rows_change_nothing, missing_is_zero),
+    (advantages.absent_rows_change_nothing, one_nan_for_all),
+    (advantages.the_offset_of_rewards_does_not_matter, no_baseline),
+    (advantages.the_offset_of_rewards_does_not_matter, raw_reward_alone),
     (advantages.an_equal_group_gets_zero_beside_others, shifted_over_tokens),
     (advantages.absent_rows_change_nothing, absent_lengths_count),
     (advantages.groups_do_not_see_each_other, first_row_of_the_batch),

@@ -2,9 +2,24 @@
 
 from grpo_kit import DivergenceTerm, SampledKL
 from grpo_kit.masked import select
-from laws import divergences as laws
+from laws import divergences
 
-ANY_WRITER = laws.off_policy_gradient_is_that_of(laws.reverse_kl)
+ANY_WRITER = divergences.off_policy_gradient_is_that_of(divergences.reverse_kl)
+
+
+def k1(current, other):
+    """The log-ratio itself as a loss: the teacher drops out of the gradient (B016)."""
+    return current - other
+
+
+def k3_swapped(current, other):
+    """k3 with its arguments swapped (B016: 0.718 in place of 0.3679): its mean over the policy's tokens is no KL."""
+    return (current - other).exp() - 1 - (current - other)
+
+
+def batch_centered(current, other):
+    """Distances minus the batch's mean: tokens see each other."""
+    return (current - other).square() - (current - other).square().mean()
 
 
 def k2(current, other):
@@ -12,13 +27,8 @@ def k2(current, other):
     return (current - other).square() / 2
 
 
-def k3_backwards(current, other):
-    """k3 of the log-ratio's negative (B016): its mean over the policy's tokens is no KL."""
-    return (current - other).exp() - 1 - (current - other)
-
-
 def k3(current, other):
-    """Has a gradient, where k1 has none."""
+    """Has the gradient of the forward KL, where k1 has none."""
     return (other - current).exp() - 1 + current - other
 
 
@@ -58,9 +68,16 @@ def from_the_anchor(current, frozen):
 
 
 BROKEN = [
-    (laws.expected_gradient_is_that_of(laws.nothing), k3),
-    (laws.expected_value_is_the_reverse_kl, k2),
-    (laws.expected_value_is_the_reverse_kl, k3_backwards),
+    (divergences.the_teacher_matters, k1),
+    (divergences.nothing_at_the_teacher, k1),
+    (divergences.never_negative, k1),
+    (divergences.expected_gradient_is_that_of(divergences.reverse_kl), k1),
+    (divergences.expected_gradient_is_that_of(divergences.reverse_kl), k3),
+    (divergences.expected_gradient_is_that_of(divergences.forward_kl), k3_swapped),
+    (divergences.tokens_do_not_see_each_other, batch_centered),
+    (divergences.expected_gradient_is_that_of(divergences.nothing), k3),
+    (divergences.expected_value_is_the_reverse_kl, k2),
+    (divergences.expected_value_is_the_reverse_kl, k3_swapped),
     (ANY_WRITER, Weighed(detached)),
     (ANY_WRITER, Weighed(truncated)),
     (ANY_WRITER, Weighed(from_the_anchor)),

@@ -6,6 +6,21 @@ from grpo_kit.masked import group_sum
 from laws import selections
 
 
+def first_two(rewards, groups):
+    """Keeps the first rows of the batch, whatever their group."""
+    return torch.arange(len(rewards)) < 2
+
+
+def top_of_nan(rewards, groups):
+    """NaN sorts as the largest value, so that a missing reward is the best (torch.topk)."""
+    kept = torch.zeros_like(rewards, dtype=torch.bool)
+    kept[rewards.topk(min(2, len(rewards))).indices] = True
+    return kept
+
+
+first_two.keep = top_of_nan.keep = 3
+
+
 def one_too_many(rewards, groups):
     """Keeps `keep` rows and whatever ties with the last of them."""
     kept = torch.zeros_like(rewards, dtype=torch.bool)
@@ -37,6 +52,10 @@ def from_the_global_generator(rewards, groups, *, generator):
 
 
 BROKEN = [
+    (selections.groups_do_not_see_each_other, top_of_nan),
+    (selections.rows_may_be_permuted, first_two),
+    (selections.absent_rows_change_nothing, top_of_nan),
+    (selections.small_groups_are_kept_whole, top_of_nan),
     (selections.keep_is_the_most_of_a_group, one_too_many),
     (selections.a_group_is_kept_or_dropped_whole, deviation_above_zero),
     (selections.a_group_is_kept_or_dropped_whole, mean_within_bounds),

@@ -1,10 +1,12 @@
 """Law 1: any split of an optimizer step's rows into micro-batches, or over ranks, gives the same gradient."""
 
+from dataclasses import replace
+
 import torch
 from hypothesis import strategies as st
 
 import tiny
-from grpo_kit import AdamW, Experience, Learner, objective
+from grpo_kit import AdamW, Component, Experience, Learner, Rewards, Sampling, Writer, objective
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
 from laws.data import normal
@@ -14,15 +16,35 @@ OPTIMIZER = AdamW(lr=1e-3, max_grad_norm=1e9)  # a norm no gradient here reaches
 
 
 def experience(draw) -> Experience:
-    """Rows of uneven lengths that `small` wrote, scored by `small` as it was and by `other`."""
-    count = draw(st.integers(2, 6))
-    lengths = draw(st.lists(st.integers(1, 5), min_size=count, max_size=count))
+    """Rows of uneven lengths that `small` wrote, scored by `small` as it was and by `other`.
+
+    The last row of each group is a greedy one. The rewards are `task`, one a row, and `price`, one a token.
+    """
+    count = draw(st.integers(1, 5))
     groups = draw(st.lists(st.sampled_from([4, 9]), min_size=count, max_size=count))
+    sampled, groups = count, [*groups, *sorted(set(groups))]
+    count = len(groups)
+    lengths = draw(st.lists(st.integers(1, 5), min_size=count, max_size=count))
     prompts = draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
     rows = tiny.rollouts(lengths, groups, seed=draw(st.integers(0, 99)), prompt_lengths=prompts)
-    return tiny.experience(
-        rows, {"task": normal(draw, count).abs()}, [tiny.policy("small", seed=0), tiny.policy("other", seed=1)]
-    )
+    writers = (*rows.behavior.writers, Writer(policy="small", version=0, sampling=Sampling(temperature=0.0)))
+    greedy = (torch.arange(count) >= sampled).long()[:, None].expand(rows.mask.shape)
+    rows = replace(rows, behavior=replace(rows.behavior, writers=writers, writer=greedy))
+    price = torch.where(rows.mask, normal(draw, *rows.mask.shape).abs(), 0)
+    rewards = {
+        "task": tiny.component(normal(draw, count).abs()),
+        "price": Component(values=price, statuses=("ok",) * count),
+    }
+    scored = tiny.experience(rows, {}, [tiny.policy("small", seed=0), tiny.policy("other", seed=1)])
+    return replace(scored, rewards=Rewards(rewards))
+
+
+def frozen(learner: Learner, draw) -> objective.Batch:
+    """A batch of the rows that some selection kept, at least one of them."""
+    given = experience(draw)
+    count = len(given.rollouts)
+    kept = torch.tensor([True, *draw(st.lists(st.booleans(), min_size=count - 1, max_size=count - 1))])
+    return objective.freeze("small", learner, given, kept, Memory())
 
 
 def gradient(learner: Learner, own, batch, rows, accumulate=objective.accumulate) -> torch.Tensor:
@@ -33,10 +55,8 @@ def gradient(learner: Learner, own, batch, rows, accumulate=objective.accumulate
 
 def micro_batches_change_nothing(learner: Learner, draw, accumulate=objective.accumulate):
     """Law 1: row by row, in small lots and at once are one gradient."""
-    given = experience(draw)
-    count = len(given.rollouts)
-    kept = torch.ones(count, dtype=torch.bool)
-    batch = objective.freeze("small", learner, given, kept, Memory())
+    batch = frozen(learner, draw)
+    count = len(batch.rollouts)
     own = tiny.policy("small", seed=2)  # it has moved since the rows were scored
     own.micro_batch_tokens = 10**6
     at_once = gradient(learner, own, batch, range(count), accumulate)
@@ -47,9 +67,8 @@ def micro_batches_change_nothing(learner: Learner, draw, accumulate=objective.ac
 
 def ranks_change_nothing(learner: Learner, draw, weights_of="all rows"):
     """Law 1: the sum over ranks, each with some rows and weights taken from all rows, is the same gradient."""
-    given = experience(draw)
-    count = len(given.rollouts)
-    batch = objective.freeze("small", learner, given, torch.ones(count, dtype=torch.bool), Memory())
+    batch = frozen(learner, draw)
+    count = len(batch.rollouts)
     own = tiny.policy("small", seed=2)
     at_once = gradient(learner, own, batch, range(count))
     ranks = draw(st.lists(st.sampled_from([0, 1]), min_size=count, max_size=count))

@@ -8,8 +8,7 @@ a side which passes them through float32 loses nothing.
 import sys
 
 import torch
-
-from cases import WIDTH
+from case import WIDTH
 
 SPREADS = {"same": 0.0, "near": 1e-3, "far": 0.4, "exact": 0.4}
 """Deviation of a token's log-ratio: on policy; inside GSPO's clip and out of it; inside PPO's and out of it,

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import torch
+from case import LEARNER, Case
 from differences import DIFFERENCES
 
-from cases import CASES, LEARNER, Case
+from cases import CASES
 
 TOLERANCE = 1e-5
 MEASURED = ("advantages", "loss", "gradient")

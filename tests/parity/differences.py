@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from case import KL_WEIGHT, LENGTH, Case
 from torch import Tensor
-
-from cases import KL_WEIGHT, LENGTH, Case
 
 Result = Mapping[str, Tensor]
 

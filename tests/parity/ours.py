@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import torch
+from case import Case
 from torch import Tensor
 
-from cases import CASES, Case
+from cases import CASES
 from grpo_kit import Recipe, read_recipe
 from grpo_kit.batch import (
     Behavior,

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 
 import torch
+from case import Case
 from datasets import Dataset
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -19,7 +20,7 @@ from transformers.utils.logging import disable_progress_bar
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
-from cases import CASES, Case
+from cases import CASES
 
 PAD, EOS, WORD = 0, 1, 2
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 
 import torch
+from case import Case
 from torch import Tensor
 from verl import DataProto
 from verl.trainer.config import AlgoConfig
@@ -18,7 +19,7 @@ from verl.trainer.ppo.ray_trainer import apply_kl_penalty, compute_advantage
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.workers.config import ActorConfig
 
-from cases import CASES, Case
+from cases import CASES
 
 
 def proto(batch: Mapping[str, Tensor], mask: Tensor) -> DataProto:

@@ -1,5 +1,6 @@
 """Terms: what they read, what they refuse, what they freeze."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,16 +11,19 @@ import tiny
 from grpo_kit import (
     GMPO,
     Clip,
+    DivergenceMask,
     DivergenceTerm,
     EntropyBonus,
     GroupMean,
     ImportanceWeight,
     PolicyGradient,
+    Product,
     Reinforce,
     SampledKL,
     Scores,
     SequenceRatio,
 )
+from grpo_kit.batch import SignalKey, Signals
 from grpo_kit.memory import Memory
 from tolerances import EXACT, MODEL_SUM
 
@@ -101,6 +105,22 @@ def test_a_token_that_a_mask_drops_cannot_overflow(surrogate):
     assert loss.isfinite().all()
     assert gradient.isfinite().all()
     assert gradient[0, 1] > 0
+
+
+@pytest.mark.parametrize("at", ["scoring", "update"])
+def test_a_token_whose_weight_overflows_can_be_dropped(at):
+    """A weight of e^1000 (fixed at scoring) on the one token that the mask drops, at scoring or at the update."""
+    rows = tiny.rollouts([1, 1], [0, 0])
+    experience = tiny.experience(rows, {}, [tiny.policy()])
+    anchor = rows.behavior.logprobs + torch.tensor([[1000.0], [0.0]])
+    signals = Signals({SignalKey("small", 0): Scores(logprobs=anchor)})
+    factors = (ImportanceWeight(high=math.inf), DivergenceMask(level="token", high=0.5, at=at))
+    term = PolicyGradient(**PARTS, correction=Product(of=factors))
+    rewards = tiny.learner_rewards(rows, [1.0, 0.0])
+    frozen = term.freeze(replace(experience, signals=signals), rewards, "small", Memory())
+    assert frozen["correction"].tolist() == [[0.0 if at == "scoring" else math.inf], [1.0]]
+    loss = term(Scores(logprobs=anchor), frozen, rows.mask, rows.mask)
+    assert loss.tolist() == [[0.0], [0.5]]
 
 
 def test_with_anchor_behavior_the_ratio_is_to_the_writer():

@@ -1,7 +1,5 @@
 """The group's mean as the baseline, scaled up for the groups that teach nothing: GPG."""
 
-from typing import ClassVar
-
 from grpo_kit.masked import centered, group_is_flat
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
@@ -23,7 +21,7 @@ class GPG:
         tensor([ 1., -1.,  0.,  0.])
     """
 
-    compares_rows: ClassVar[bool] = True
+    compares_rows = True
 
     @property
     def formula(self) -> str:
@@ -35,4 +33,5 @@ class GPG:
         """Advantages of the rows; see the class."""
         known = ~rewards.isnan()
         with_spread = (known & ~group_is_flat(rewards, groups, known)).sum()
-        return centered(rewards, groups, known) * (known.sum() / with_spread.clamp(min=1))
+        advantages = centered(rewards, groups, known)
+        return advantages * (known.sum().to(advantages) / with_spread.clamp(min=1))

@@ -1,7 +1,8 @@
 """The group's own mean as the baseline: GRPO and Dr. GRPO."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
+import torch
 from pydantic import Field, model_validator
 
 from grpo_kit.advantages.deviation import deviation, formula, refuse_idle_eps
@@ -30,7 +31,7 @@ class GroupMean:
         tensor([ 0.5000, -0.5000,  0.0000])
     """
 
-    compares_rows: ClassVar[bool] = True
+    compares_rows = True
     scale: Literal["none", "group", "batch"] = "none"
     eps: Annotated[float, Field(ge=0)] = 1e-6
 
@@ -54,5 +55,6 @@ class GroupMean:
         advantages = centered(rewards, groups, known)
         if self.scale == "group":
             others = (group_sum(known.to(advantages), groups) - 1).clamp(min=1)
-            return advantages / ((group_sum(advantages.square(), groups) / others).sqrt() + self.eps)
+            spread = (group_sum(advantages.square(), groups) / others).sqrt()
+            return torch.where(advantages == 0, 0, advantages / (spread + self.eps))
         return advantages / (deviation(wide(rewards)[known]) + self.eps) if self.scale == "batch" else advantages

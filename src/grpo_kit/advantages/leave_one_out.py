@@ -1,7 +1,5 @@
 """The mean of the others as the baseline: RLOO."""
 
-from typing import ClassVar
-
 from grpo_kit.masked import centered, group_sum
 from grpo_kit.parts import part
 from grpo_kit.shapes import GroupId, PerRow
@@ -16,11 +14,12 @@ class LeaveOneOut:
     group and gets 0.
 
     Example:
+        >>> import torch
         >>> LeaveOneOut()(torch.tensor([1.0, 0.0, 0.0]), torch.tensor([7, 7, 7]))
         tensor([ 1.0000, -0.5000, -0.5000])
     """
 
-    compares_rows: ClassVar[bool] = True
+    compares_rows = True
 
     @property
     def formula(self) -> str:

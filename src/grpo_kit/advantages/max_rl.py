@@ -1,6 +1,6 @@
 """The centered reward in units of the group's own mean: MaxRL."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -29,7 +29,7 @@ class MaxRL:
         tensor([ 3.0000, -1.0000, -1.0000, -1.0000])
     """
 
-    compares_rows: ClassVar[bool] = True
+    compares_rows = True
     eps: Annotated[float, Field(gt=0)] = 1e-6
 
     @property

@@ -1,7 +1,5 @@
 """The length-weighted mean of the group as the baseline: OPO."""
 
-from typing import ClassVar
-
 import torch
 from einops import reduce
 
@@ -24,7 +22,7 @@ class OPO:
         tensor([ 0.2500, -0.7500])
     """
 
-    compares_rows: ClassVar[bool] = True
+    compares_rows = True
 
     @property
     def formula(self) -> str:

@@ -1,6 +1,6 @@
 """What each row adds to the best of k: the gradient of pass@k."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
@@ -32,7 +32,7 @@ class PassAtK:
         tensor([1., 0., 0.])
     """
 
-    compares_rows: ClassVar[bool] = True
+    compares_rows = True
     k: Annotated[int, Field(ge=2)]
 
     @property

@@ -4,16 +4,20 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
+from einops import rearrange
 from pydantic import Field, model_validator
 
-from grpo_kit.advantages.deviation import deviation
+from grpo_kit.advantages.deviation import deviation, formula, refuse_idle_eps
 from grpo_kit.advantages.group_mean import GroupMean
 from grpo_kit.advantages.own_rewards import refuse_what_only_totals_have
 from grpo_kit.advantages.role import ADVANTAGES, Advantage
-from grpo_kit.formula import number
+from grpo_kit.advantages.summed import summed
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part
-from grpo_kit.shapes import GroupId, PerRow, TokenMask
+from grpo_kit.shapes import GroupId, PerRow, PerToken
+
+NOISE = 1e-6
+"""Sums that differ by less than this share of their largest summand are the same but for rounding."""
 
 
 @part("per_component")
@@ -30,14 +34,15 @@ class PerComponent:
 
     Attributes:
         advantage: of each component; by default the paper's, `group_mean` with `scale="group"`.
-        scale: what the sum is divided by: nothing, or the standard deviation of the batch's sums.
+        scale: what the sum is divided by: nothing, or the standard deviation of the batch's sums, over rows, or over
+            the tokens written where the advantage gives one a token. Sums that cancel but for rounding give 0.
         eps: added to that deviation; at least 0.
 
     Example:
         >>> components = {"right": torch.tensor([1.0, 0.0]), "short": torch.tensor([0.0, 9.0])}
         >>> part, weights = PerComponent(scale="none"), {"right": 1.0, "short": 0.5}
-        >>> given = {"components": components, "weights": weights, "mask": torch.ones(2, 3).bool()}
-        >>> part(torch.tensor([1.0, 4.5]), torch.tensor([0, 0]), **given, state=part.init())[0]
+        >>> given = {"components": components, "weights": weights, "state": part.init()}
+        >>> part(torch.tensor([1.0, 4.5]), torch.tensor([0, 0]), **given)[0]
         tensor([ 0.3536, -0.3536])
     """
 
@@ -48,8 +53,7 @@ class PerComponent:
     @model_validator(mode="after")
     def _every_option_is_used(self) -> "PerComponent":
         refuse_what_only_totals_have(self.advantage)
-        if self.scale == "none" and self.eps != 1e-6:
-            raise ValueError("scale 'none' divides by nothing and does not use eps; leave eps out, or give a scale")
+        refuse_idle_eps(self.scale, self.eps)
         return self
 
     @property
@@ -62,8 +66,7 @@ class PerComponent:
         """The advantage of a row."""
         total = r"\sum_c w_c \cdot A^c_i"
         if self.scale == "batch":
-            spread = r"\operatorname{std}(a)" + (f" + {number(self.eps)}" if self.eps else "")
-            total = rf"\frac{{a_i}}{{{spread}}}, \quad a_i = {total}"
+            total = rf"\frac{{a_i}}{{{formula('a', self.eps)}}}, \quad a_i = {total}"
         inner = getattr(self.advantage, "formula", r"\text{the advantage}")
         return rf"{total}, \quad A^c_i = {inner} \text{{ with component }} c \text{{ as }} r"
 
@@ -77,16 +80,23 @@ class PerComponent:
         groups: GroupId,
         components: Mapping[str, PerRow],
         weights: Mapping[str, float],
-        mask: TokenMask,
         state: Mapping[str, Any],
-    ) -> tuple[PerRow, dict[str, Any]]:
-        """Advantages of the rows, and the states of the inner ones; see the class."""
+        **offers: Any,
+    ) -> tuple[PerRow | PerToken, dict[str, Any]]:
+        """Advantages of the rows (or tokens), and the states of the inner ones; see the class."""
         known, memory = ~rewards.isnan(), Memory(dict(state))
-        total = torch.zeros_like(rewards)
+        found: list[PerRow | PerToken] = []
         for name, weight in weights.items():
             own = torch.where(known, components[name], torch.nan)
-            offers = {"components": {name: own}, "weights": {name: 1.0}, "mask": mask}
-            total = total + weight * memory.call(name, self.advantage, own, groups, **offers)
+            given = offers | {"components": {name: own}, "weights": {name: 1.0}}
+            found.append(weight * memory.call(name, self.advantage, own, groups, **given))
+        total = summed(found)
         if self.scale == "batch":
-            total = total / (deviation(total[known]) + self.eps)
+            counted = known
+            if total.ndim == 2:
+                if "mask" not in offers:
+                    raise ValueError("the deviation of advantages a token needs the keyword mask, the tokens written")
+                counted = offers["mask"] & rearrange(known, "row -> row 1")
+            noise = NOISE * max(float(each.abs().max()) for each in found)
+            total = total / (deviation(total[counted], noise) + self.eps)
         return total, memory.states

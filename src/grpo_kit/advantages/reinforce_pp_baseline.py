@@ -1,6 +1,6 @@
 """The group's mean as the baseline and the tokens' deviation as the scale: REINFORCE++ with a baseline."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from einops import repeat
@@ -32,7 +32,7 @@ class ReinforcePPBaseline:
         tensor([ 1.1180, -1.1180,  0.0000])
     """
 
-    compares_rows: ClassVar[bool] = True
+    compares_rows = True
     shift: bool = False
     eps: Annotated[float, Field(ge=0)] = 1e-8
 

@@ -15,9 +15,9 @@ class Advantage(Protocol):
     `components` (the named rewards a row, without weights, NaN where missing) and `weights` (theirs), `greedy_rewards`
     (PerRow, the reward of the greedy completion of each row's prompt; the sampler must write one).
 
-    An advantage that compares the rows of a group says so by a property `compares_rows`; a recipe with groups of one is
-    then refused. An advantage with memory also has `init() -> State`, takes the keyword `state` and returns
-    `(advantages, state)`.
+    An advantage that compares the rows of a group says so by `compares_rows`, an attribute or property that is True; a
+    recipe with groups of one is then refused. An advantage with memory also has `init() -> State`, takes the keyword
+    `state` and returns `(advantages, state)`.
     """
 
     def __call__(self, rewards: PerRow, groups: GroupId, *args: Any, **asked: Any) -> PerRow | PerToken:

@@ -3,11 +3,11 @@
 from typing import Annotated, Any
 
 import torch
-from einops import rearrange
 from pydantic import Field, model_validator
 
 from grpo_kit.advantages.own_rewards import OwnRewards, refuse_what_only_totals_have, weighted
 from grpo_kit.advantages.role import ADVANTAGES, Advantage
+from grpo_kit.advantages.summed import summed
 from grpo_kit.formula import name as in_latex, number
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part, table
@@ -99,6 +99,4 @@ class WeightedSum:
                 own = {name: components[name] for name in summand.rewards}
                 given = offers | {"components": own, "weights": summand.rewards}
             found.append(summand.weight * memory.call(str(place), summand.advantage, seen, groups, **given))
-        if any(advantages.ndim == 2 for advantages in found):
-            found = [a if a.ndim == 2 else rearrange(a, "row -> row 1") for a in found]
-        return sum(found[1:], found[0]), memory.states
+        return summed(found), memory.states

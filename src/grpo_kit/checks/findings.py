@@ -1,9 +1,10 @@
 """What a check finds, and what several checks need to know of a recipe."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from grpo_kit.parts import did_you_mean
 from grpo_kit.recipe import Recipe
+from grpo_kit.rewards import CosineLength, KLPenalty, OnPolicyKD, Repetition, SoftOverlong
 
 Finding = tuple[str, ...]
 """A mistake, then the places of the recipe that it is judged by, `*` for any name."""
@@ -32,6 +33,24 @@ def reward_weights(recipe: Recipe) -> dict[str, Mapping[str, float]]:
     if recipe.evaluation is not None:
         used["evaluation.reward"] = {recipe.evaluation.reward: 1.0}
     return used
+
+
+def faults_of_weights(place: str, weights: Mapping[str, float], recipe: Recipe) -> Iterator[Finding]:
+    """Weights of a sum to learn from: none is 0, and a reward with an adaptive factor has no other."""
+    for name, weight in weights.items():
+        reward = recipe.rewards.get(name)
+        if not weight:
+            yield (f"{place}.{name}: weight 0 does nothing. Remove it.",)
+        elif isinstance(reward, KLPenalty) and reward.adaptive is not None and weight != 1:
+            second = f"adaptive is the factor of the reward, so weight {weight:g} would be a second one"
+            yield f"{place}.{name}: {second}; use weight 1 and set adaptive.start.", f"rewards.{name}"
+
+
+def falls_below_zero(reward: object) -> bool:
+    """Whether a reward is known to be negative sometimes."""
+    if isinstance(reward, CosineLength):
+        return min(*reward.correct, *reward.wrong, reward.exceed) < 0
+    return isinstance(reward, KLPenalty | OnPolicyKD | Repetition | SoftOverlong)
 
 
 def unknown(what: str, name: str, known: Mapping[str, object]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from grpo_kit.checks.findings import Finding, group_size
+from grpo_kit.checks.findings import Finding, falls_below_zero, group_size
 from grpo_kit.offers import asks, inside
 from grpo_kit.recipe import Recipe
 from grpo_kit.selections import Spread
@@ -35,6 +35,9 @@ def _selection(recipe: Recipe) -> Iterator[Finding]:
                 "sampler.samples to 2 or more."
             )
             yield alone, "sampler.samples", f"{place}.rule"
+        for name, weight in settings.rewards.items() if settings else ():
+            if not weight:
+                yield (f"{place}.rewards.{name}: weight 0 does nothing. Remove it.",)
 
 
 def _refill(recipe: Recipe) -> Iterator[Finding]:
@@ -53,6 +56,12 @@ def _curriculum(recipe: Recipe) -> Iterator[Finding]:
         yield (
             f"curriculum.reward: '{recipe.curriculum.reward}' compares policies and says nothing of right or wrong. "
             "Name a reward that is 1 for a correct completion.",
+        )
+    elif recipe.curriculum and falls_below_zero(reward):
+        below = f"'{recipe.curriculum.reward}' can be below 0, and a pass rate is from 0 to 1"
+        yield (
+            f"curriculum.reward: {below}. Name a reward that is 1 for a correct completion.",
+            f"rewards.{recipe.curriculum.reward}",
         )
 
 

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from grpo_kit.corrections.levels import OF_ROWS, Level, at_level, check_window, formula
 from grpo_kit.formula import number
-from grpo_kit.masked import group_sum, row_mean, row_sum, select
+from grpo_kit.masked import group_max, group_sum, row_mean, row_sum, select
 from grpo_kit.parts import part
-from grpo_kit.shapes import GroupId, PerRow, PerToken, TokenMask
+from grpo_kit.shapes import GroupId, PerToken, TokenMask
 
 
 @part("importance_weight")
@@ -59,6 +59,15 @@ class ImportanceWeight:
         check_window(self.level, self.window)
         if self.temper == 0 and self.action == "truncate":
             raise ValueError("temper = 0 makes every truncated weight 1; use action = 'mask' or a larger temper")
+        if self.action == "truncate" and self.low == self.high:
+            raise ValueError(
+                "low = high = 1 makes every truncated weight 1; use wider bounds, or remove the correction"
+            )
+        if self.action == "mask" and self.low == 0 and self.high == inf:
+            raise ValueError(
+                "action = 'mask' with low = 0 and high = inf drops nothing; give a bound, or use action = 'truncate' "
+                "for the weight without bounds"
+            )
         return self
 
     @property
@@ -85,24 +94,25 @@ class ImportanceWeight:
     def __call__(self, log_ratio: PerToken, mask: TokenMask, groups: GroupId | None = None) -> PerToken:
         """Detached weights; see the class."""
         raw = self.log_weight(log_ratio, mask)
-        weights = (self.temper * raw).exp().clamp(self.low**self.temper, self.high**self.temper)
-        if self.action == "mask":
-            low = log(self.low) if self.low else -inf
-            weights = torch.where((raw >= low) & (raw <= log(self.high)), weights, 0)
-        weights = select(weights, mask)
-        return weights if self.normalize == "none" else weights / self._mean(weights, mask, groups)[:, None]
+        low, high = log(self.low) if self.low else -inf, log(self.high)
+        kept = mask & (raw >= low) & (raw <= high) if self.action == "mask" else mask
+        if self.normalize != "none":
+            return self._normalized(self.temper * raw.clamp(low, high), kept, mask, groups)
+        return select((self.temper * raw).exp().clamp(self.low**self.temper, self.high**self.temper), kept)
 
-    def _mean(self, weights: PerToken, mask: TokenMask, groups: GroupId | None) -> PerRow:
-        """The mean weight of each row's group, or of all rows; 1 where every weight is 0."""
+    def _normalized(self, log_weights: PerToken, kept: TokenMask, mask: TokenMask, groups: GroupId | None) -> PerToken:
+        """The weights over their mean; the largest, which cancels, is taken out so that not all can underflow."""
         if self.normalize == "group" and groups is None:
             raise ValueError("normalize = 'group' needs the keyword groups, the group of each row")
+        together = torch.zeros(len(mask), dtype=torch.long, device=mask.device) if self.normalize == "batch" else groups
+        assert together is not None, "checked above"
         of_rows = self.level in OF_ROWS
+        largest = group_max(torch.where(kept, log_weights, -inf).amax(dim=1), together, kept.any(dim=1))
+        weights = select((log_weights - largest[:, None]).exp(), kept)
         totals = row_mean(weights, mask) if of_rows else row_sum(weights, mask)
         counts = (mask.any(dim=1) if of_rows else mask.sum(dim=1)).to(totals)
-        together = groups if self.normalize == "group" else torch.zeros_like(counts, dtype=torch.long)
-        assert together is not None, "checked above"
         means = group_sum(totals, together) / group_sum(counts, together)
-        return torch.where(means > 0, means, 1)
+        return weights / torch.where(means > 0, means, 1)[:, None]
 
     def _level(self) -> str:
         return formula(self.level, self.window, "b_{iu}")

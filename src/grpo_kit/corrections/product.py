@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any
 
-import torch
 from pydantic import model_validator
 
 from grpo_kit.corrections.role import CORRECTIONS, Correction
+from grpo_kit.masked import product
 from grpo_kit.offers import call_with
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken, TokenMask
@@ -15,13 +15,15 @@ from grpo_kit.shapes import PerToken, TokenMask
 class Product:
     r"""The product of corrections, $w = \prod_k w_k$: a weight with a mask, or several masks that all must keep.
 
-    Each factor sees the log-ratios as they are, not what an earlier one made of them. Factors that are decided at every
+    Each factor sees the log-ratios as they are, not what an earlier one made of them; a token that one drops weighs 0
+    whatever the others say. Factors that are decided at every
     update may stand beside others that are fixed at scoring.
 
     Attributes:
         of: the factors, at least two.
 
     Example:
+        >>> import torch
         >>> from grpo_kit.corrections import DivergenceMask, ImportanceWeight
         >>> both = Product(of=(ImportanceWeight(), DivergenceMask(level="token", high=0.5)))
         >>> both(torch.tensor([[1.5, 4.0]]).log(), torch.tensor([[True, True]]))
@@ -48,5 +50,4 @@ class Product:
 
     def __call__(self, log_ratio: PerToken, mask: TokenMask, **offers: Any) -> PerToken:
         """Detached weights; see the class."""
-        weights = [call_with(factor, log_ratio, mask, **offers) for factor in self.factors]
-        return torch.stack(weights).prod(dim=0)
+        return product(*(call_with(factor, log_ratio, mask, **offers) for factor in self.factors))

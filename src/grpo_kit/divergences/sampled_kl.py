@@ -28,6 +28,9 @@ class SampledKL:
     `k2` and `k3` are never negative. `k1` is of use only with the term's `importance`, which alone makes a gradient
     right for tokens of another writer.
 
+    In float32 the value of `k3` and `k3+` overflows to inf where $d < -88$, and so does the gradient of `k3`; the
+    gradient of `k3+` is $d$ there, as everywhere.
+
     Attributes:
         estimator: one of the table.
 

@@ -12,7 +12,7 @@ from grpo_kit.batch import Experience, Scores
 from grpo_kit.corrections import CORRECTIONS, Correction, factors
 from grpo_kit.learner_rewards import LearnerRewards, of_advantage
 from grpo_kit.logprobs import LogProbs
-from grpo_kit.masked import select
+from grpo_kit.masked import product, select
 from grpo_kit.memory import Memory
 from grpo_kit.offers import asks, call_with
 from grpo_kit.parts import part
@@ -34,6 +34,10 @@ class PolicyGradient:
     model even under noise rewards (it drops good tokens that the learner likes better than the writer did and keeps
     bad ones); it is CoDistill-GRPO's form as published (arXiv:2605.08873). A correction there is an error, since it
     would be 1, but for one that is decided at every update and only keeps or drops.
+
+    A token that the correction drops (weight 0) has neither loss nor gradient of its own. What a surrogate takes over
+    the whole row (the geometric mean of `gmpo`) still sees its log-ratio, as +-20 nats where it is farther than that:
+    a ratio that overflows may be the very reason for dropping it.
 
     Attributes:
         advantage: rewards of the rows to advantages.
@@ -89,12 +93,11 @@ class PolicyGradient:
         advantages = self._advantages(experience, rewards, memory)
         frozen = {"advantages": advantages, "anchor": anchor, "behavior": behavior}
         at_scoring = LogProbs(current=anchor, anchor=anchor, behavior=behavior)
+        offers = {"groups": rollouts.groups, "advantages": advantages}
         fixed = [factor for factor, is_live in factors(self.correction) if not is_live]
-        for factor in fixed:
-            weight = call_with(
-                factor, at_scoring.log_correction, rewards.counted, groups=rollouts.groups, advantages=advantages
-            )
-            frozen["correction"] = frozen["correction"] * weight if "correction" in frozen else weight
+        if fixed:
+            weights = (call_with(factor, at_scoring.log_correction, rewards.counted, **offers) for factor in fixed)
+            frozen["correction"] = product(*weights)
         return frozen
 
     def __call__(
@@ -108,10 +111,10 @@ class PolicyGradient:
         )
         log_ratio = select(self.ratio(logprobs.log_ratio, written), counted)
         advantages = select(frozen["advantages"], counted)
-        weights = select(frozen["correction"], counted) if "correction" in frozen else counted.to(log_ratio)
+        fixed = select(frozen["correction"], counted) if "correction" in frozen else counted.to(log_ratio)
         moved = (logprobs.current - logprobs.behavior).detach()
-        for factor in (factor for factor, is_live in factors(self.correction) if is_live):
-            weights = weights * call_with(factor, moved, counted, advantages=advantages)
+        live = [factor for factor, is_live in factors(self.correction) if is_live]
+        weights = product(fixed, *(call_with(factor, moved, counted, advantages=advantages) for factor in live))
         # A token that a correction drops may be the very one whose ratio overflows, and inf x 0 is NaN.
         log_ratio = torch.where(weights == 0, log_ratio.clamp(-FARTHEST, FARTHEST), log_ratio)
         return weights * call_with(self.surrogate, log_ratio, advantages, mask=counted, logprobs=logprobs)
