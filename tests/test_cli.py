@@ -293,7 +293,7 @@ def test_explain_says_the_same_every_time_and_what_is_asked_of_it():
         for line in lines
     )
     markdown = grpo_kit("explain", "grpo", "--markdown", *small).output
-    assert r"- $A_i = \frac{r_i - \operatorname{mean}(r_g)}{\operatorname{std}(r_{g}) + " in markdown
+    assert r"- $A_i = \frac{r_i - \operatorname{mean}(r_g)}{\operatorname{std}(" in markdown
     assert "| small | 133,824 | 523 KiB | 523 KiB | 1.02 MiB |" in markdown
     assert [line[3:] for line in markdown.splitlines() if line.startswith("## ")] == titles[1:]
 

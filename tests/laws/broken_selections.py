@@ -1,5 +1,7 @@
 """Selections that are broken as trainers' filters have been."""
 
+from itertools import cycle
+
 import torch
 
 from grpo_kit.masked import group_sum
@@ -46,9 +48,12 @@ def mean_within_bounds(rewards, groups):
     return (means > 0) & (means < 1)
 
 
-def from_the_global_generator(rewards, groups, *, generator):
-    """Draws from torch's global state and not from the generator it is given."""
-    return torch.rand(len(rewards)) < 0.5
+TURN = cycle((True, False))
+
+
+def from_a_state_of_its_own(rewards, groups, *, generator):
+    """Goes by what it remembers and not by the generator it is given: all rows, then none."""
+    return torch.full_like(groups, next(TURN), dtype=torch.bool)
 
 
 BROKEN = [
@@ -59,5 +64,5 @@ BROKEN = [
     (selections.keep_is_the_most_of_a_group, one_too_many),
     (selections.a_group_is_kept_or_dropped_whole, deviation_above_zero),
     (selections.a_group_is_kept_or_dropped_whole, mean_within_bounds),
-    (selections.the_same_generator_keeps_the_same_rows, from_the_global_generator),
+    (selections.the_same_generator_keeps_the_same_rows, from_a_state_of_its_own),
 ]
