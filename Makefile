@@ -41,7 +41,7 @@ coverage: $(DEVELOPED)  ## The same, with the lines of src that none of them run
 docs: $(DEVELOPED)  ## Build the documentation into site/; a warning is an error.
 	$(BIN)/mkdocs build --strict
 
-check-slow: $(DEVELOPED)  ## The tests that take longer, such as the tutorial word for word, and the laws on ten times the data.
+check-slow: $(DEVELOPED)  ## The tests that take longer, such as the tutorial word for word, and the laws on three times the data.
 	$(PYTEST) -m slow tests
 	$(PYTEST) --hypothesis-profile thorough tests/test_laws.py tests/test_law_table.py
 

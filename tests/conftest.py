@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests can say `from laws.table import ...`
 
-EXAMPLES = {"quick": 10, "thorough": 100}
+EXAMPLES = {"quick": 10, "thorough": 30}
 """Random examples of a property, by hypothesis profile; `make check-slow` runs the laws thoroughly."""
 for name, examples in EXAMPLES.items():
     settings.register_profile(

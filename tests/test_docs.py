@@ -8,14 +8,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import torch
 
 import grpo_kit
 import tiny
 from grpo_kit import Signals
 from grpo_kit.config import parse_recipe
 from grpo_kit.data import Data
-from grpo_kit.learner_rewards import of_advantage
+from grpo_kit.offers import AT_UPDATE, OFFERS
 from grpo_kit.parts import Role
 
 ROOT = Path(__file__).parents[1]
@@ -120,25 +119,18 @@ def test_the_code_of_extending_runs(capsys):
     assert isinstance(names["Squares"](), Data)
 
 
-def test_what_the_table_of_extending_says_a_part_is_given_is_what_it_is_given():
+def test_the_table_of_extending_says_what_a_part_is_given():
     page = (DOCS / "extending.md").read_text()
-    found = re.findall(r"^\| (\w+) \|([^|]*)\|([^|]*)\|[^|]*\|$", page, re.MULTILINE)
-    given = {role: (re.findall(r"`(\w+)`", plain), re.findall(r"`(\w+)`", asked)) for role, plain, asked in found}
-    assert given.keys() >= ROLES.keys()
+    rows = re.findall(r"^\| (\w+) \|([^|]*)\|([^|]*)\|([^|]*)\|$", page, re.MULTILINE)
+    found = {role: (*(re.findall(r"`(\w+)`", cell) for cell in cells[:2]), cells[2]) for role, *cells in rows}
     for role, (_, table) in ROLES.items():
+        plain, asked, remembers = found[role]
         parameters = inspect.signature(table.interface.__call__).parameters
-        assert given[role][0] == [name for name in parameters if name not in ("self", "args", "asked")]
-        # A built-in part asks for nothing that the table does not offer, and a role that offers something says so.
-        named = {*given[role][0], *given[role][1], "self", "state", "offers"}
-        assert {
-            name for part in table.built_in.values() for name in inspect.signature(part.__call__).parameters
-        } <= named
-        assert ("asked" in parameters) == bool(given[role][1])
-    rows = tiny.rollouts([1, 2], [0, 0])
-    rewards = tiny.learner_rewards(rows, [0.0, 1.0], weights={"task": 1.0})
-    experience = tiny.experience(rows, {"task": [0.0, 1.0]}, [])
-    offers = of_advantage({"**"}, experience, rewards, seen=torch.ones(2, dtype=torch.bool))
-    assert {*offers} == {*given["advantages"][1]}
+        assert plain == [name for name in parameters if name not in ("self", "args", "asked")]
+        offers = OFFERS.get(role, ())
+        assert {*asked} - {"at_update"} == {*offers} - {"state"}
+        assert remembers.strip().startswith("yes") == ("state" in offers)
+    assert found["corrections"][1][-2:] == ["at_update", *AT_UPDATE]
 
 
 def test_the_recipe_keys_named_by_the_pages_exist():

@@ -41,15 +41,16 @@ def test_a_state_that_is_false_is_not_forgotten():
 
 @dataclass(frozen=True)
 class Forgetful(Counter):
-    """Returns no state."""
+    """Returns what it is given, and no state."""
 
-    def __call__(self, number):
-        return [number, number]
+    def __call__(self, found):
+        return found
 
 
-def test_a_part_that_does_not_return_its_state_is_named():
+@pytest.mark.parametrize("found", [[1, 2], (1, 2, 3)])
+def test_a_part_that_does_not_return_its_state_is_named(found):
     said = (
-        r"^a\.one: a part with `init` takes the keyword `state` and returns \(value, state\); got list\. Return the two"
+        rf"^a\.one: a part with `init` takes .* returns \(value, state\); got {type(found).__name__}\. Return the two"
     )
     with pytest.raises(ValueError, match=said):
-        Memory().under("a").call("one", Forgetful(), 1)
+        Memory().under("a").call("one", Forgetful(), found)
