@@ -6,6 +6,8 @@ from dataclasses import fields
 import pytest
 from pydantic import ValidationError
 
+from grpo_kit.advantages import ADVANTAGES
+from grpo_kit.commands.snippet import example
 from grpo_kit.roles import ROLES
 
 ABOVE = 1e-9
@@ -68,3 +70,8 @@ def test_the_default_and_the_edges(place):
     for value in refused:
         with pytest.raises(ValidationError, match=key):
             part(**beside, **{key: value})
+
+
+def test_which_advantages_are_zero_in_a_group_of_one():
+    comparing = {kind for kind in ADVANTAGES.built_in if getattr(example(ADVANTAGES, kind), "compares_rows", False)}
+    assert comparing == set(ADVANTAGES.built_in) - {"reinforce_pp", "remax", "ema_baseline"}
