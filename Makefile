@@ -45,7 +45,7 @@ check-slow: $(DEVELOPED)  ## The tests that take longer, such as the tutorial wo
 	$(PYTEST) -m slow tests
 	$(PYTEST) --hypothesis-profile thorough tests/test_laws.py tests/test_law_table.py
 
-mutants: $(DEVELOPED)  ## Mutation testing of the loss math: each small fault must fail a test; half an hour on two cores.
+mutants: $(DEVELOPED)  ## Mutation testing of the loss math: each small fault must fail a test; takes long.
 	$(PIP) install --quiet --constraint constraints.txt --group mutation
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutation/run.py
 

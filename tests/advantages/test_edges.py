@@ -4,12 +4,21 @@ import pytest
 import torch
 
 from grpo_kit import OPO, GroupMean, PerComponent, ReinforcePP, ReinforcePPBaseline, WeightedSum
-from grpo_kit.advantages import Summand
+from grpo_kit.advantages import ADVANTAGES, Summand
+from grpo_kit.commands.snippet import example
 from grpo_kit.memory import Memory
 from tolerances import EXACT
 
 pytestmark = pytest.mark.usefixtures("float64")
 GROUP = torch.zeros(2, dtype=torch.long)
+
+
+@pytest.mark.parametrize("kind", ADVANTAGES.built_in)
+def test_a_batch_without_rows_gives_none(kind):
+    none, mask = torch.zeros(0), torch.zeros(0, 3, dtype=torch.bool)
+    offers = {"mask": mask, "token_rewards": torch.zeros(0, 3), "components": {"a": none}, "weights": {"a": 1.0}}
+    found = Memory().call("", example(ADVANTAGES, kind), none, none.long(), **offers, greedy_rewards=none)
+    assert len(found) == 0
 
 
 def test_opo_with_a_single_token_in_the_group():

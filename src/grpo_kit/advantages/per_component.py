@@ -97,6 +97,6 @@ class PerComponent:
                 if "mask" not in offers:
                     raise ValueError("the deviation of advantages a token needs the keyword mask, the tokens written")
                 counted = offers["mask"] & rearrange(known, "row -> row 1")
-            noise = NOISE * max(float(each.abs().max()) for each in found)
+            noise = NOISE * max((float(each.abs().max()) for each in found if each.numel()), default=0.0)
             total = total / (deviation(total[counted], noise) + self.eps)
         return total, memory.states
