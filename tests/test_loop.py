@@ -6,20 +6,15 @@ import pytest
 import torch
 
 import tiny
+import tiny_recipe
 from grpo_kit import (
     AdamW,
-    Arithmetic,
-    Clip,
     DivergenceTerm,
     EqualTokens,
-    FixedLength,
-    GroupMean,
     ImportanceWeight,
-    Learner,
     MaxVariance,
     NonFiniteError,
     OnPolicyKD,
-    PolicyGradient,
     PolicySpec,
     PromptSet,
     PromptStream,
@@ -28,43 +23,16 @@ from grpo_kit import (
     Recipe,
     SampledKL,
     SelectionSpec,
-    TransformersSampler,
     loop as loop_module,
     train,
 )
 from grpo_kit.learner import LiveLearner
+from tiny_recipe import TERM, learner, letters
 from tolerances import EXACT
-
-TERM = PolicyGradient(advantage=GroupMean(), surrogate=Clip())
-
-
-def odd_tokens(completions, **columns):
-    """A reward that differs between rows: the share of letters a to e."""
-    return [sum(text.count(letter) for letter in "abcde") / 8 for text in completions]
-
-
-def learner(**changes) -> Learner:
-    settings = {
-        "rewards": {"task": 1.0},
-        "terms": {"policy": TERM},
-        "weighting": FixedLength(length=4),
-        "optimizer": AdamW(lr=1e-2),
-    }
-    return Learner(**settings | changes)
 
 
 def recipe(**changes) -> Recipe:
-    settings = {
-        "name": "test",
-        "steps": 2,
-        "prompts_per_step": 2,
-        "policies": {"small": PolicySpec(model="tiny:small")},
-        "data": Arithmetic(),
-        "sampler": TransformersSampler(policy="small", samples=4, max_new_tokens=4),
-        "rewards": {"task": Python(function=odd_tokens)},
-        "learners": {"small": learner()},
-    }
-    return Recipe(**settings | changes)
+    return tiny_recipe.recipe(**{"steps": 2} | changes)
 
 
 def prompts() -> PromptStream:
@@ -90,7 +58,7 @@ def test_three_live_policies_are_trained_at_once():
     given = recipe(
         policies={name: PolicySpec(model="tiny:small") for name in names},
         rewards={
-            "task": Python(function=odd_tokens),
+            "task": Python(function=letters),
             "kd": OnPolicyKD(teacher="large", student="small", length=4),
         },
         learners={
@@ -283,11 +251,11 @@ def test_rewards_are_those_of_the_reported_rows():
     texts = report.experience.rollouts.texts
     torch.testing.assert_close(
         report.experience.rewards.components["task"].values.double(),
-        torch.tensor(odd_tokens(texts), dtype=torch.float64),
+        torch.tensor(letters(texts), dtype=torch.float64),
         rtol=1e-6,
         atol=0,
     )
-    assert report.metrics["reward/small/task"] == pytest.approx(sum(odd_tokens(texts)) / 8, rel=1e-5)
+    assert report.metrics["reward/small/task"] == pytest.approx(sum(letters(texts)) / 8, rel=1e-5)
 
 
 def test_behavior_and_proximal_log_probabilities_agree_on_policy():

@@ -7,61 +7,37 @@ import torch
 
 import tiny
 from grpo_kit import (
-    AdamW,
     AdaptiveCoefficient,
-    Arithmetic,
-    Clip,
     DivergenceTerm,
-    FixedLength,
-    GroupMean,
     KLPenalty,
-    Learner,
-    PolicyGradient,
     PolicySpec,
     PromptSet,
     PromptStream,
     Python,
-    Recipe,
     RefillSpec,
     SampledKL,
-    TransformersSampler,
     train,
 )
+from tiny_recipe import TERM, learner, letters, recipe
 
 ADAPTIVE = AdaptiveCoefficient(start=0.5, target=1e-3, horizon=1.0)
-
-
-def letters(completions, **columns):
-    """A reward that differs between rows."""
-    return [sum(text.count(letter) for letter in "abcde") / 8 for text in completions]
 
 
 def reports(**changes):
     kl = DivergenceTerm(to="reference", divergence=SampledKL(), adaptive=ADAPTIVE)
     settings = {
-        "name": "test",
         "steps": 3,
-        "prompts_per_step": 2,
         "policies": {"small": PolicySpec(model="tiny:small"), "reference": PolicySpec(model="tiny:large")},
-        "data": Arithmetic(),
-        "sampler": TransformersSampler(policy="small", samples=4, max_new_tokens=4),
         "rewards": {
             "task": Python(function=letters),
             "kl": KLPenalty(policy="small", reference="reference", adaptive=ADAPTIVE),
         },
-        "learners": {
-            "small": Learner(
-                rewards={"task": 1.0, "kl": 1.0},
-                terms={"policy": PolicyGradient(advantage=GroupMean(), surrogate=Clip()), "kl": kl},
-                weighting=FixedLength(length=4),
-                optimizer=AdamW(lr=1e-3),
-            )
-        },
+        "learners": {"small": learner(rewards={"task": 1.0, "kl": 1.0}, terms={"policy": TERM, "kl": kl})},
     }
-    recipe = Recipe(**settings | changes)
-    policies = {name: tiny.policy(name, seed=seed, dtype=torch.float32) for seed, name in enumerate(recipe.policies)}
+    given = recipe(**settings | changes)
+    policies = {name: tiny.policy(name, seed=seed, dtype=torch.float32) for seed, name in enumerate(given.policies)}
     prompts = PromptSet(ids=tuple((2 + i, 3 + i) for i in range(8)), columns={}, skipped=())
-    return list(train(recipe, policies, PromptStream(prompts, seed=0)))
+    return list(train(given, policies, PromptStream(prompts, seed=0)))
 
 
 def test_the_coefficients_of_each_batch_are_in_its_metrics():

@@ -8,16 +8,8 @@ import torch
 
 import tiny
 from grpo_kit import (
-    AdamW,
-    Arithmetic,
-    Clip,
     Curriculum,
-    FixedLength,
-    GroupMean,
-    Learner,
     MaxVariance,
-    PolicyGradient,
-    PolicySpec,
     PromptSet,
     PromptStream,
     Python,
@@ -28,35 +20,9 @@ from grpo_kit import (
     TransformersSampler,
     train,
 )
+from tiny_recipe import TERM, letters, recipe
 
-TERM = PolicyGradient(advantage=GroupMean(), surrogate=Clip())
 PROMPTS = 8
-
-
-def letters(completions, **columns):
-    """A reward that differs between rows: the share of letters a to e."""
-    return [sum(text.count(letter) for letter in "abcde") / 8 for text in completions]
-
-
-def recipe(**changes) -> Recipe:
-    settings = {
-        "name": "test",
-        "steps": 1,
-        "prompts_per_step": 2,
-        "policies": {"small": PolicySpec(model="tiny:small")},
-        "data": Arithmetic(),
-        "sampler": TransformersSampler(policy="small", samples=4, max_new_tokens=4),
-        "rewards": {"task": Python(function=letters)},
-        "learners": {
-            "small": Learner(
-                rewards={"task": 1.0},
-                terms={"policy": TERM},
-                weighting=FixedLength(length=4),
-                optimizer=AdamW(lr=1e-2),
-            )
-        },
-    }
-    return Recipe(**settings | changes)
 
 
 def with_advantage(advantage, **changes) -> Recipe:
