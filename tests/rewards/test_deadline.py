@@ -152,6 +152,15 @@ def test_limits_may_be_nested():
     assert time.monotonic() - started < PATIENCE
 
 
+@pytest.fixture
+def heeding_ctrl_c():
+    """What a shell starts in the background ignores Ctrl-C, and so do the tests then."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_ctrl_c")
 def test_ctrl_c_is_not_held_back():
     main = threading.main_thread().ident
     threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
