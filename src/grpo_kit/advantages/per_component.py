@@ -91,12 +91,12 @@ class PerComponent:
             given = offers | {"components": {name: own}, "weights": {name: 1.0}}
             found.append(weight * memory.call(name, self.advantage, own, groups, **given))
         total = summed(found)
-        if self.scale == "batch":
+        if self.scale == "batch" and total.numel():
             counted = known
             if total.ndim == 2:
                 if "mask" not in offers:
                     raise ValueError("the deviation of advantages a token needs the keyword mask, the tokens written")
                 counted = offers["mask"] & rearrange(known, "row -> row 1")
-            noise = NOISE * max((float(each.abs().max()) for each in found if each.numel()), default=0.0)
+            noise = NOISE * max(float(each.abs().max()) for each in found)
             total = total / (deviation(total[counted], noise) + self.eps)
         return total, memory.states

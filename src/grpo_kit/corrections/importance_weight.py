@@ -73,7 +73,6 @@ class ImportanceWeight:
     @property
     def formula(self) -> str:
         """Weight of a token."""
-        temper = "" if self.temper == 1 else rf"{number(self.temper)} \cdot "
         weight, bounds = f"e^{{{self._level()}}}", f"{number(self.low)}, {number(self.high)}"
         if self.action == "truncate":
             power = "" if self.temper == 1 else f"^{{{number(self.temper)}}}"
@@ -81,7 +80,7 @@ class ImportanceWeight:
         elif self.temper == 1:
             found = rf"{weight} \text{{ inside }} [{bounds}] \text{{, else }} 0"
         else:
-            value = f"e^{{{temper}[{self._level()}]}}" if self.temper else "1"
+            value = rf"e^{{{number(self.temper)} \cdot [{self._level()}]}}" if self.temper else "1"
             found = rf"{value} \text{{ where }} {weight} \text{{ inside }} [{bounds}] \text{{, else }} 0"
         over = "rows" if self.level in OF_ROWS else "tokens"
         scope = {"none": "", "group": rf"group's {over}", "batch": rf"batch's {over}"}[self.normalize]
