@@ -23,9 +23,6 @@ from .batch import (
     Rewards as Rewards,
     Rollouts as Rollouts,
     Sampling as Sampling,
-    Scores as Scores,
-    SignalKey as SignalKey,
-    Signals as Signals,
     Writer as Writer,
 )
 from .config import RecipeError as RecipeError, read_recipe as read_recipe
@@ -79,6 +76,7 @@ from .selections import (
     Spread as Spread,
     TopBottom as TopBottom,
 )
+from .signals import Scores as Scores, SignalKey as SignalKey, Signals as Signals
 from .surrogates import (
     CISPO as CISPO,
     DPPO as DPPO,

@@ -1,8 +1,8 @@
 """The records that travel through the loop: prompts, rollouts, signals, rewards. All frozen; parts read them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import torch
 from einops import reduce
@@ -13,6 +13,7 @@ from torch import Tensor
 from grpo_kit.masked import wide
 from grpo_kit.parts import table
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenIds, TokenMask
+from grpo_kit.signals import Signals
 
 StopReason = Literal["eos", "stop", "length", "error"]
 """Why a completion ended: an end-of-sequence token, a stop string, the length limit, or a fault of the sampler."""
@@ -55,15 +56,19 @@ class Writer:
     sampling: Sampling
 
 
+NOBODY = -1
+"""The writer of tokens that no policy wrote."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Behavior:
     r"""The behavior policy of every token.
 
     Attributes:
         writers: the policies that wrote, each once.
-        writer: index into `writers`, a token.
+        writer: index into `writers`, a token; `NOBODY` where no policy wrote it (supervised data beside sampled rows).
         logprobs: $\log \mu(o_t \mid s_t)$ in nats, of the distribution really sampled from (temperature, top-p and
-            top-k included).
+            top-k included); 0 where nobody wrote.
     """
 
     writers: tuple[Writer, ...]
@@ -107,8 +112,8 @@ class Rollouts:
     @property
     def temperature(self) -> float:
         """The temperature all rows were sampled at, at which every policy scores them; 1 for rows nobody sampled."""
-        found = {writer.sampling.temperature for writer in self.behavior.writers} if self.behavior else {1.0}
-        found = found - {0.0} or found  # greedy rows stand beside sampled ones for comparison alone
+        found = {writer.sampling.temperature for writer in self.behavior.writers} if self.behavior else set[float]()
+        found = (found - {0.0} or found) or {1.0}  # greedy rows stand beside sampled ones for comparison alone
         if len(found) != 1:
             raise ValueError(f"rows of one batch were sampled at temperatures {sorted(found)}; sample them at one")
         return found.pop()
@@ -118,15 +123,25 @@ class Rollouts:
         """True for rows decoded greedily: rewarded for comparison, never trained on."""
         if self.behavior is None:
             return torch.zeros_like(self.groups, dtype=torch.bool)
-        greedily = torch.tensor([w.sampling.temperature == 0 for w in self.behavior.writers], device=self.mask.device)
-        return reduce(self.mask & greedily[self.behavior.writer], "row token -> row", "any")
+        return reduce(self._written(lambda writer: writer.sampling.temperature == 0), "row token -> row", "any")
+
+    @property
+    def sampled(self) -> RowMask:
+        """True for rows that some policy wrote; the others are supervised data. A row without a token is sampled."""
+        if self.behavior is None:
+            return torch.zeros_like(self.groups, dtype=torch.bool)
+        return ~reduce(self.mask & (self.behavior.writer == NOBODY), "row token -> row", "any")
 
     def written_by(self, policy: str) -> TokenMask:
         """True for the tokens that a policy (at any version) wrote."""
-        if self.behavior is None:
+        return self._written(lambda writer: writer.policy == policy)
+
+    def _written(self, wanted: Callable[[Writer], bool]) -> TokenMask:
+        """True for the tokens of the writers wanted."""
+        if self.behavior is None or not self.behavior.writers:
             return torch.zeros_like(self.mask)
-        wrote = torch.tensor([writer.policy == policy for writer in self.behavior.writers], device=self.mask.device)
-        return self.mask & wrote[self.behavior.writer]
+        found = torch.tensor([wanted(writer) for writer in self.behavior.writers], device=self.mask.device)
+        return self.mask & (self.behavior.writer != NOBODY) & found[self.behavior.writer]
 
     def take(self, rows: Sequence[int]) -> "Rollouts":
         """The given rows, in the given order, cut to the longest of them."""
@@ -145,43 +160,6 @@ class Rollouts:
             columns={name: tuple(values[row] for row in rows) for name, values in self.columns.items()},
             behavior=behavior,
         )
-
-
-class SignalKey(NamedTuple):
-    """Whose signal: a policy, the version of its weights, and the view (the prompt that the completion follows)."""
-
-    policy: str
-    version: int
-    view: str = "sampled"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scores:
-    """What one policy says of each completion token: its log-probability and, where asked for, its entropy, in nats."""
-
-    logprobs: PerToken
-    entropy: PerToken | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """Scores of a batch under several policies, taken once with the sampling-time weights and frozen."""
-
-    scores: Mapping[SignalKey, Scores]
-
-    def __getitem__(self, policy: str) -> Scores:
-        """The scores of a policy's newest version under the prompt the rows were sampled with."""
-        return self.of(policy)
-
-    def of(self, policy: str, view: str = "sampled") -> Scores:
-        """The scores of a policy's newest version under a view; a clear error when nobody asked for them."""
-        keys = [key for key in self.scores if key.policy == policy and key.view == view]
-        if not keys:
-            raise ValueError(
-                f"no signal of policy '{policy}' under view '{view}'. Scored: {sorted(map(tuple, self.scores))}. "
-                "A part must name every policy it reads in `reads`."
-            )
-        return self.scores[max(keys, key=lambda key: key.version)]
 
 
 ABSTAINED = "none"
@@ -246,10 +224,7 @@ class Experience:
         def cut(values: Tensor) -> Tensor:
             return values[index] if values.ndim == 1 else values[index, :width]
 
-        scores = {
-            key: Scores(logprobs=cut(score.logprobs), entropy=None if score.entropy is None else cut(score.entropy))
-            for key, score in self.signals.scores.items()
-        }
+        scores = {key: score.map(cut) for key, score in self.signals.scores.items()}
         components = {
             name: Component(values=cut(part.values), statuses=tuple(part.statuses[row] for row in rows))
             for name, part in self.rewards.components.items()

@@ -1,11 +1,14 @@
 """Joining batches row after row: rollouts padded to the longest, experiences of the same policies and rewards."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from grpo_kit.batch import Behavior, Component, Experience, Rewards, Rollouts, Scores, SignalKey, Signals
+from grpo_kit.batch import NOBODY, Behavior, Component, Experience, Rewards, Rollouts
+from grpo_kit.shapes import TokenMask
+from grpo_kit.signals import Scores, Signals, TopTokens
 
 
 def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
@@ -13,9 +16,8 @@ def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
     if len(parts) == 1:
         return parts[0]
     width = max(part.mask.shape[1] for part in parts)
-    behaviors = [part.behavior for part in parts]
-    known = [behavior for behavior in behaviors if behavior is not None]
-    assert len(known) in (0, len(parts)), "sampled rows and data rows cannot share one batch of rollouts yet"
+    behaviors = [part.behavior or written_by_nobody(part.mask) for part in parts]
+    sampled = any(part.behavior for part in parts)
     return Rollouts(
         prompts=tuple(prompt for part in parts for prompt in part.prompts),
         tokens=torch.cat([widen(part.tokens, width) for part in parts]),
@@ -24,20 +26,46 @@ def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
         stop_reasons=tuple(reason for part in parts for reason in part.stop_reasons),
         texts=tuple(text for part in parts for text in part.texts),
         columns={name: tuple(v for part in parts for v in part.columns[name]) for name in parts[0].columns},
-        behavior=_join_behaviors(known, width) if known else None,
+        behavior=_join_behaviors(behaviors, width) if sampled else None,
     )
 
 
 def widen(values: Tensor, width: int) -> Tensor:
     """Pad a batch of rows on the right with zeros (False for a mask) to a number of tokens."""
-    return torch.nn.functional.pad(values, (0, width - values.shape[1]))
+    return torch.nn.functional.pad(values, (0, 0) * (values.ndim - 2) + (0, width - values.shape[1]))
+
+
+def join_scores(parts: Sequence[Scores], width: int) -> Scores:
+    """Join one policy's scores row after row, padded to a number of tokens; they hold as much of it as the first."""
+
+    def stack(values: Sequence[Tensor | None]) -> Tensor:
+        return torch.cat([widen(value, width) for value in values if value is not None])
+
+    first = parts[0]
+    top, whole = first.top, first.distributions
+    if top is not None:
+        own = [part.top for part in parts if part.top is not None]
+        top = TopTokens(ids=stack([t.ids for t in own]), logprobs=stack([t.logprobs for t in own]))
+    if whole is not None:
+        whole = replace(whole, hidden=stack([part.distributions and part.distributions.hidden for part in parts]))
+    return Scores(
+        logprobs=stack([part.logprobs for part in parts]),
+        entropy=None if first.entropy is None else stack([part.entropy for part in parts]),
+        top=top,
+        distributions=whole,
+    )
+
+
+def written_by_nobody(mask: TokenMask) -> Behavior:
+    """The behavior of rows that no policy wrote, to stand beside sampled ones."""
+    return Behavior(writers=(), writer=torch.full_like(mask, NOBODY, dtype=torch.long), logprobs=mask.float() * 0)
 
 
 def _join_behaviors(behaviors: Sequence[Behavior], width: int) -> Behavior:
     writers = tuple(dict.fromkeys(writer for behavior in behaviors for writer in behavior.writers))
     renumbered = [
-        torch.tensor([writers.index(writer) for writer in behavior.writers])[behavior.writer.cpu()].to(behavior.writer)
-        for behavior in behaviors
+        torch.tensor([*map(writers.index, behavior.writers), NOBODY])[behavior.writer.cpu()].to(behavior.writer)
+        for behavior in behaviors  # NOBODY is -1: the last place
     ]
     return Behavior(
         writers=writers,
@@ -56,11 +84,7 @@ def join(parts: Sequence[Experience]) -> Experience:
     def stack(values: Sequence[Tensor]) -> Tensor:
         return torch.cat([v if v.ndim == 1 else widen(v, width) for v in values])
 
-    scores: dict[SignalKey, Scores] = {}
-    for key, first in parts[0].signals.scores.items():
-        own = [part.signals.scores[key] for part in parts]
-        entropies = None if first.entropy is None else stack([s.entropy for s in own if s.entropy is not None])
-        scores[key] = Scores(logprobs=stack([score.logprobs for score in own]), entropy=entropies)
+    scores = {key: join_scores([part.signals.scores[key] for part in parts], width) for key in parts[0].signals.scores}
     components = {
         name: Component(
             values=stack([part.rewards.components[name].values for part in parts]),

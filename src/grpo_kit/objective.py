@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from grpo_kit.batch import Experience, Rollouts, Scores
+from grpo_kit.batch import Experience, Rollouts
+from grpo_kit.detail import Detail
 from grpo_kit.learner import Learner, LiveLearner
 from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.memory import Memory
 from grpo_kit.shapes import PerToken, RowMask, TokenMask
+from grpo_kit.signals import Scores
 
 REMEDY = "Lower the learning rate, bound the ratio or the correction, or look at that row."
 
@@ -127,7 +129,9 @@ def _terms(
 ) -> tuple[Scores, dict[str, Tensor]]:
     """The current scores of some rows, and each term's weighted loss per token on them."""
     part, settings = batch.take(rows), learner.settings
-    current = learner.policy.score(part.rollouts, temperature=part.rollouts.temperature, entropy=settings.needs_entropy)
+    current = learner.policy.score(
+        part.rollouts, temperature=part.rollouts.temperature, detail=Detail(entropy=settings.needs_entropy)
+    )
     own = weights[list(rows), : part.counted.shape[1]].to(current.logprobs)
     written = part.rollouts.mask
     return current, {

@@ -188,7 +188,7 @@ def read(recipe, place, experience):
 
 @pytest.mark.parametrize("described", RECIPES)
 def test_the_behavior_s_readers_are_those_whose_loss_it_changes(described):
-    from grpo_kit.batch import Scores
+    from grpo_kit.signals import Scores
 
     recipe, report = first_step(described)
     experience = report.experience

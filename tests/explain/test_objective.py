@@ -10,11 +10,11 @@ import tiny
 from explain.formulas import work_out
 from explain.off_policy import weights_of
 from grpo_kit import Clip, PolicyGradient, Reinforce, read_recipe
-from grpo_kit.batch import Scores
 from grpo_kit.explain.objective import objective
 from grpo_kit.explain.page import Formula
 from grpo_kit.formula import plain, plain_text
 from grpo_kit.memory import Memory
+from grpo_kit.signals import Scores
 
 KL = 'learners.small.terms.kl={kind="divergence",to="large",divergence={kind="sampled_kl",estimator="k3"},weight=0.1}'
 ENTROPY = 'learners.small.terms.ent={kind="entropy",weight=-0.5}'

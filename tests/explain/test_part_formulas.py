@@ -121,7 +121,7 @@ def test_weightings(part):
 def test_the_distillation_reward(length):
     import tiny
     from grpo_kit import SignalKey, Signals
-    from grpo_kit.batch import Scores
+    from grpo_kit.signals import Scores
 
     rows = tiny.rollouts([3, 2], [0, 0], writer="b")
     scores = {name: torch.randn(2, 3, generator=torch.Generator().manual_seed(i)) for i, name in enumerate("ab")}

@@ -23,8 +23,9 @@ from grpo_kit import (
     Scores,
     SequenceRatio,
 )
-from grpo_kit.batch import SignalKey, Signals
+from grpo_kit.detail import Detail
 from grpo_kit.memory import Memory
+from grpo_kit.signals import SignalKey, Signals
 from tolerances import EXACT, MODEL_SUM
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -145,7 +146,7 @@ def test_the_sequence_level_sees_the_whole_row_though_some_tokens_do_not_count()
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_the_entropy_is_that_of_the_whole_distribution_and_so_is_its_gradient(temperature):
     own, rows = tiny.policy(), tiny.rollouts([3, 2], [0, 0])
-    score = own.score(rows, temperature=temperature, entropy=True)
+    score = own.score(rows, temperature=temperature, detail=Detail(entropy=True))
     EntropyBonus()(score, {}, rows.mask, rows.mask).sum().backward()
     found = tiny.gradient_of(own)
     own.model.zero_grad()

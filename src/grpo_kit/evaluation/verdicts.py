@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from grpo_kit.batch import Rollouts, Signals
+from grpo_kit.batch import Rollouts
 from grpo_kit.evaluation.estimates import Tally
 from grpo_kit.rewards import Reward
+from grpo_kit.signals import Signals
 
 
 class Verdict(NamedTuple):

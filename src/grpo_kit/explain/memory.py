@@ -12,6 +12,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
 
 from grpo_kit.batch import Rollouts
+from grpo_kit.detail import Detail
 from grpo_kit.explain.calls import rows_at_once, trained_rows
 from grpo_kit.policies import Policy, PolicySpec
 from grpo_kit.policies.load import DTYPES, model_folder
@@ -110,6 +111,7 @@ def _fake_policy(name: str, spec: PolicySpec, tokenizer: PreTrainedTokenizerBase
         tokenizer=tokenizer,
         vocabulary=int(model.get_output_embeddings().weight.shape[0]),
         autocast=dtype if dtype != stored else None,
+        linear_head=True,
     )
 
 
@@ -139,7 +141,7 @@ def _works(recipe: Recipe, policy: Policy, prompt: int, live: bool) -> tuple[int
         trained = batch(-(-trained_rows(recipe) // learner.mini_batches))
 
         def update() -> None:
-            scores = policy.score(trained, entropy=learner.needs_entropy)
+            scores = policy.score(trained, detail=Detail(entropy=learner.needs_entropy))
             total = scores.logprobs.sum() if scores.entropy is None else (scores.logprobs + scores.entropy).sum()
             total.backward()
 

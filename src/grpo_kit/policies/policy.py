@@ -2,17 +2,26 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from einops import rearrange
+from jaxtyping import Int, Shaped
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from grpo_kit.batch import Rollouts, Scores
-from grpo_kit.shapes import Logits, TokenIds
+from grpo_kit.batch import Rollouts
+from grpo_kit.detail import Detail
+from grpo_kit.head import Distributions, Head, Hidden, read, reading
+from grpo_kit.joining import join_scores
+from grpo_kit.shapes import Logits, TokenIds, TokenMask
+from grpo_kit.signals import Scores, TopTokens
+
+SAMPLED = Detail()
+"""Log-probabilities of the tokens themselves, and nothing more."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -27,6 +36,7 @@ class Policy:
         micro_batch_tokens: largest number of padded tokens (prompt and completion) in one forward pass.
         autocast: lower precision for the forward pass of a model kept in float32; None computes as stored.
         version: optimizer steps taken so far.
+        linear_head: whether its logits are the head's matrix times the last hidden states; None finds out by trying.
     """
 
     name: str
@@ -36,6 +46,7 @@ class Policy:
     micro_batch_tokens: int = 16384
     autocast: torch.dtype | None = None
     version: int = 0
+    linear_head: bool | None = None
 
     @property
     def device(self) -> torch.device:
@@ -73,51 +84,86 @@ class Policy:
         if batch:
             yield batch
 
-    def logits(self, rollouts: Rollouts) -> Logits:
-        """Logits in float32 (or wider) that predict each completion token, over the shared vocabulary."""
+    @property
+    def head(self) -> Head:
+        """The head that reads this policy's hidden states, over the shared vocabulary."""
+        if not self.has_linear_head:
+            return Head(None)
+        output: Any = self.model.get_output_embeddings()
+        bias = getattr(output, "bias", None)
+        cut = slice(self.vocabulary)
+        return Head(output.weight[cut], None if bias is None else bias[cut], self.autocast)
+
+    @property
+    def has_linear_head(self) -> bool:
+        """Whether the logits are the head's matrix times the last hidden states, and nothing more; tried once."""
+        if self.linear_head is None:
+            self.linear_head = _is_linear(self.model)
+        return self.linear_head
+
+    def hidden(self, rollouts: Rollouts) -> Hidden:
+        """The hidden state that predicts each completion token, of the tokens written alone, row after row.
+
+        With a head that is no linear map these are the model's logits instead, see `Head`.
+        """
         ids, attention = self._padded(rollouts)
         width = rollouts.tokens.shape[1]
+        inputs: dict[str, Any] = {
+            "input_ids": ids,
+            "attention_mask": attention,
+            "position_ids": (attention.cumsum(1) - 1).clamp(min=0),
+            "use_cache": False,
+        }
         with self.computing():
-            output = self.model(
-                input_ids=ids,
-                attention_mask=attention,
-                position_ids=(attention.cumsum(1) - 1).clamp(min=0),
-                use_cache=False,
-                logits_to_keep=width + 1,
-            )
-        logits = output.logits[:, -width - 1 : -1, : self.vocabulary]
-        return logits if logits.dtype == torch.float64 else logits.float()
+            if self.has_linear_head:
+                states = self.model.get_decoder()(**inputs).last_hidden_state
+            else:
+                states = self.model(**inputs, logits_to_keep=width + 1).logits[..., : self.vocabulary]
+        states = rearrange(states[:, -width - 1 : -1], "row token width -> (row token) width")
+        return states[places(rollouts.mask).to(states.device)]
 
-    def score(self, rollouts: Rollouts, *, temperature: float = 1.0, entropy: bool = False) -> Scores:
-        """Log-probability (and entropy) of each completion token at a temperature, with gradient where enabled.
+    def logits(self, rollouts: Rollouts) -> Logits:
+        """Logits in float32 (or wider) that predict each completion token, over the shared vocabulary, all at once.
 
-        One forward pass over all rows given; `score_all` splits a large batch. Values under the mask are finite but
-        mean nothing.
+        For looking at; what trains reads them in chunks. Zero where no token was written.
         """
-        logits = self.logits(rollouts) / temperature
-        tokens = torch.where(rollouts.mask, rollouts.tokens, 0).to(self.device)
-        chosen = rearrange(logits.gather(2, rearrange(tokens, "row token -> row token 1")), "row token 1 -> row token")
-        total = logits.logsumexp(dim=2)
-        spread = None
-        if entropy:
-            # H = log Z - E[logit]; -inf logits carry no probability and are left out of the expectation.
-            probabilities = logits.softmax(dim=2)
-            spread = total - (probabilities * torch.where(probabilities > 0, logits, 0)).sum(dim=2)
+        return put_back(self.head.logits(self.hidden(rollouts)), rollouts.mask.to(self.device))
+
+    def score(self, rollouts: Rollouts, *, temperature: float = 1.0, detail: Detail = SAMPLED) -> Scores:
+        """Log-probability (and what else `detail` asks for) of each completion token at a temperature.
+
+        With gradient where enabled. One forward pass over all rows given; `score_all` splits a large batch. Zero where
+        no token was written.
+        """
+        hidden, head = self.hidden(rollouts), self.head
+        tokens = rollouts.tokens.flatten()[places(rollouts.mask).to(rollouts.mask.device)].to(self.device)
+        values = read(reading(tokens, detail, temperature), hidden, head)
         home = rollouts.mask.device  # policies may sit on devices of their own; everything else is with the rollouts
-        return Scores(logprobs=(chosen - total).to(home), entropy=None if spread is None else spread.to(home))
+        values = [put_back(value.to(home), rollouts.mask) for value in values]
+        logprobs = values.pop(0)
+        spread = values.pop(0) if detail.entropy else None
+        top = TopTokens(ids=values.pop(0), logprobs=values.pop(0)) if detail.top_k else None
+        whole = None
+        if detail.full:
+            states = put_back(hidden.to(home), rollouts.mask)
+            whole = Distributions(hidden=states, head=head, temperature=temperature)
+        return Scores(logprobs=logprobs, entropy=spread, top=top, distributions=whole)
 
     @torch.no_grad()
-    def score_all(self, rollouts: Rollouts, *, temperature: float = 1.0, entropy: bool = False) -> Scores:
-        """The scores of a batch of any size, without gradient, micro-batch by micro-batch."""
-        logprobs = torch.zeros(rollouts.mask.shape, device=rollouts.mask.device, dtype=self._score_dtype())
-        spread = torch.zeros_like(logprobs) if entropy else None
-        for rows in self.micro_batches(rollouts, range(len(rollouts))):
-            scores = self.score(rollouts.take(rows), temperature=temperature, entropy=entropy)
-            width = scores.logprobs.shape[1]
-            logprobs[rows, :width] = scores.logprobs
-            if spread is not None and scores.entropy is not None:
-                spread[rows, :width] = scores.entropy
-        return Scores(logprobs=logprobs, entropy=spread)
+    def score_all(self, rollouts: Rollouts, *, temperature: float = 1.0, detail: Detail = SAMPLED) -> Scores:
+        """The scores of a batch of any size, without gradient, micro-batch by micro-batch.
+
+        Whole distributions keep a copy of the head where the policy learns, so that its updates do not move them.
+        """
+        parts = list(self.micro_batches(rollouts, range(len(rollouts))))
+        if not parts:
+            return Scores(logprobs=rollouts.mask.float())
+        found = [self.score(rollouts.take(rows), temperature=temperature, detail=detail) for rows in parts]
+        order = torch.tensor([row for rows in parts for row in rows], device=rollouts.mask.device)
+        scores = join_scores(found, rollouts.mask.shape[1]).map(lambda values: values[order.argsort()])
+        if scores.distributions is not None and any(weight.requires_grad for weight in self.model.parameters()):
+            scores = replace(scores, distributions=scores.distributions.snapshot())
+        return scores
 
     def is_finite(self) -> bool:
         """Whether every weight is a finite number."""
@@ -127,9 +173,6 @@ class Policy:
         """Write weights (safetensors), configuration and tokenizer, as `AutoModelForCausalLM` loads them."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-
-    def _score_dtype(self) -> torch.dtype:
-        return torch.float64 if self.model.dtype == torch.float64 else torch.float32
 
     def _padded(self, rollouts: Rollouts) -> tuple[TokenIds, Tensor]:
         """Prompts padded on the left and completions on the right, so that all completions start at one column."""
@@ -145,3 +188,28 @@ def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -
     ids = torch.tensor([[pad_id] * (width - len(row)) + list(row) for row in rows], dtype=torch.long, device=device)
     real = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], dtype=torch.long, device=device)
     return ids, real
+
+
+def places(mask: TokenMask) -> Int[Tensor, " place"]:
+    """Where the tokens of a mask are among all places, row after row."""
+    return torch.from_numpy(np.flatnonzero(mask.cpu().numpy()))
+
+
+def put_back(values: Shaped[Tensor, "place *more"], mask: TokenMask) -> Shaped[Tensor, "row token *more"]:
+    """Values of the tokens of a mask, each at its place; 0 elsewhere."""
+    found = values.new_zeros((mask.numel(), *values.shape[1:])).index_copy(0, places(mask).to(values.device), values)
+    return found.unflatten(0, mask.shape)
+
+
+@torch.no_grad()
+def _is_linear(model: PreTrainedModel) -> bool:
+    """Whether a model's logits on a token are those of its head on its last hidden state."""
+    token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+    output: Any = model.get_output_embeddings()
+    try:
+        states = model.get_decoder()(input_ids=token, use_cache=False).last_hidden_state
+        expected = model(input_ids=token, use_cache=False).logits
+    except (AttributeError, TypeError):
+        return False
+    found = output(states)
+    return found.shape == expected.shape and torch.allclose(found, expected.to(found), rtol=1e-2, atol=1e-2)

@@ -2,7 +2,7 @@
 
 from typing import Protocol, runtime_checkable
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.grading import Grade, grade
 from grpo_kit.parts import Role
 from grpo_kit.rewards.correctness import Correctness
@@ -16,6 +16,7 @@ from grpo_kit.rewards.reasoning_gym import ReasoningGymScore
 from grpo_kit.rewards.repetition import Repetition
 from grpo_kit.rewards.soft_overlong import SoftOverlong
 from grpo_kit.rewards.string_match import StringMatch
+from grpo_kit.signals import Signals
 
 
 @runtime_checkable

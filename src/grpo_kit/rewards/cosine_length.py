@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field, PlainValidator
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.formula import number
 from grpo_kit.parts import part
+from grpo_kit.signals import Signals
 
 
 def _read(value: object) -> object:

@@ -6,9 +6,10 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.parts import part
 from grpo_kit.patterns import Pattern
+from grpo_kit.signals import Signals
 
 
 @part("format")

@@ -5,11 +5,12 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.divergences import AdaptiveCoefficient
 from grpo_kit.formula import name
 from grpo_kit.masked import select
 from grpo_kit.parts import part
+from grpo_kit.signals import Signals
 
 WRONG = {
     "k2": "the gradient of half the mean square of the log-ratios less that of the token-wise reverse KL",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import Field, model_validator
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.grading.grade import plain_gold
 from grpo_kit.grading.kinds import Named, Value
 from grpo_kit.grading.number import Number, is_near, read_number
@@ -14,6 +14,7 @@ from grpo_kit.grading.structure import read_answer
 from grpo_kit.parts import part
 from grpo_kit.patterns import OneGroup
 from grpo_kit.rewards.answers import find_answer, idle_strict
+from grpo_kit.signals import Signals
 
 LONGEST = 10_000
 """A text of more characters is not read as a number."""

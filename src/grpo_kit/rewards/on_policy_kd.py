@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 from einops import reduce
 from pydantic import Field, model_validator
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.formula import name, number
 from grpo_kit.masked import row_sum
 from grpo_kit.parts import part
+from grpo_kit.signals import Signals
 
 
 @part("on_policy_kd")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field, field_validator
 
-from grpo_kit.batch import ABSTAINED, Component, Rollouts, Signals
+from grpo_kit.batch import ABSTAINED, Component, Rollouts
 from grpo_kit.parts import part
 from grpo_kit.rewards.deadline import OverdueError, within
 from grpo_kit.rewards.functions import (
@@ -24,6 +24,7 @@ from grpo_kit.rewards.functions import (
     resolve,
     signature_fault,
 )
+from grpo_kit.signals import Signals
 
 __all__ = ["Python", "resolve"]
 

@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field, model_validator
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.parts import part
 from grpo_kit.patterns import OneGroup
 from grpo_kit.rewards.answers import find_answer, idle_strict
 from grpo_kit.rewards.deadline import OverdueError, within
+from grpo_kit.signals import Signals
 
 TAG = "<answer>(.*?)</answer>"
 """Where reasoning-gym's own system prompts ask for the answer."""

@@ -7,9 +7,10 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerRow
+from grpo_kit.signals import Signals
 
 
 @part("soft_overlong")

@@ -7,11 +7,12 @@ from typing import Any, Literal
 import torch
 from pydantic import model_validator
 
-from grpo_kit.batch import Component, Rollouts, Signals
+from grpo_kit.batch import Component, Rollouts
 from grpo_kit.grading.grade import plain_gold
 from grpo_kit.parts import part
 from grpo_kit.patterns import OneGroup
 from grpo_kit.rewards.answers import find_answer, idle_strict
+from grpo_kit.signals import Signals
 
 
 @part("string_match")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from grpo_kit.data import PromptSet
+from grpo_kit.detail import Detail
 from grpo_kit.evaluation.estimates import accuracy, mean_pass_at_k, sizes, standard_error
 from grpo_kit.evaluation.verdicts import judge, tally
 from grpo_kit.masked import row_mean
@@ -64,7 +65,7 @@ def evaluate_policy(
     prompts = questions.take(range(len(questions)))
     rollouts = sampled(prompts, {policy.name: policy}, generator)
     at_zero = greedy(prompts, {policy.name: policy}, generator)
-    entropy = policy.score_all(rollouts, entropy=True).entropy
+    entropy = policy.score_all(rollouts, detail=Detail(entropy=True)).entropy
     assert entropy is not None
     verdicts = judge(reward, rollouts)
     tallies = tally(verdicts, samples)

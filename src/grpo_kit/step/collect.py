@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 import torch
 
 from grpo_kit import diagnostics
-from grpo_kit.batch import Experience, Prompts, Rewards, SignalKey, Signals
+from grpo_kit.batch import Experience, Prompts, Rewards
 from grpo_kit.data import PromptStream
 from grpo_kit.joining import join
 from grpo_kit.memory import Memory
@@ -13,6 +13,7 @@ from grpo_kit.objective import NonFiniteError
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import KLPenalty
+from grpo_kit.signals import SignalKey, Signals
 from grpo_kit.step.clock import Clock
 from grpo_kit.step.rows import kept_groups, sampled_rewards
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from grpo_kit.batch import Experience, Scores
+from grpo_kit.batch import Experience
 from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.memory import Memory
 from grpo_kit.parts import Role
 from grpo_kit.shapes import PerToken, TokenMask
+from grpo_kit.signals import Scores
 from grpo_kit.terms.divergence import DivergenceTerm
 from grpo_kit.terms.entropy import EntropyBonus
 from grpo_kit.terms.policy_gradient import PolicyGradient

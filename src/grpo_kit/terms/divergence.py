@@ -6,13 +6,14 @@ from typing import Annotated
 import torch
 from pydantic import model_validator
 
-from grpo_kit.batch import Experience, Scores
+from grpo_kit.batch import Experience
 from grpo_kit.divergences import DIVERGENCES, AdaptiveCoefficient, Divergence, SampledKL
 from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.masked import select
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken, TokenMask
+from grpo_kit.signals import Scores
 
 WRONG = {
     "k2": "the gradient of half the mean square of the log-ratio",

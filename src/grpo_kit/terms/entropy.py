@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from grpo_kit.batch import Experience, Scores
+from grpo_kit.batch import Experience
 from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.masked import select
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken, TokenMask
+from grpo_kit.signals import Scores
 
 
 @part("entropy")

@@ -8,7 +8,7 @@ from einops import repeat
 from pydantic import Field, model_validator
 
 from grpo_kit.advantages import ADVANTAGES, Advantage
-from grpo_kit.batch import Experience, Scores
+from grpo_kit.batch import Experience
 from grpo_kit.corrections import CORRECTIONS, Correction, factors
 from grpo_kit.learner_rewards import LearnerRewards, of_advantage
 from grpo_kit.logprobs import LogProbs
@@ -18,6 +18,7 @@ from grpo_kit.offers import asks, call_with
 from grpo_kit.parts import part
 from grpo_kit.ratios import RATIOS, Ratio, TokenRatio
 from grpo_kit.shapes import PerToken, TokenMask
+from grpo_kit.signals import Scores
 from grpo_kit.surrogates import SURROGATES, Reinforce, Surrogate
 
 FARTHEST = 20.0
