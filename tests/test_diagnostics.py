@@ -27,7 +27,6 @@ from grpo_kit import (
     Signals,
     diagnostics,
 )
-from grpo_kit.objective import Batch
 
 pytestmark = pytest.mark.usefixtures("float64")
 

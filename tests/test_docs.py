@@ -130,7 +130,7 @@ def test_the_table_of_extending_says_what_a_part_is_given():
         offers = OFFERS.get(role, ())
         assert {*asked} - {"at_update"} == {*offers} - {"state"}
         assert remembers.strip().startswith("yes") == ("state" in offers)
-    assert found["corrections"][1][-2:] == ["at_update", *AT_UPDATE]
+    assert found["corrections"][1][-2:] == ["at_update", *AT_UPDATE["corrections"]]
 
 
 def test_the_recipe_keys_named_by_the_pages_exist():

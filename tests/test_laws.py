@@ -28,6 +28,7 @@ from grpo_kit import (
     SignalKey,
     Signals,
     Writer,
+    learner_batch,
     objective,
     read_recipe,
 )
@@ -138,7 +139,7 @@ def test_micro_batches_change_nothing_for_each_recipe(path):
     kept = kept_rows(recipe, experience)
     assert kept.any()
     for name, learner in recipe.learners.items():
-        batch = objective.freeze(name, learner, experience, kept, Memory())
+        batch = learner_batch.freeze(name, learner, experience, kept, Memory())
         own = tiny.policy(name, seed=9)  # it has moved since the rows were scored
         rows = range(len(batch.rollouts))
         own.micro_batch_tokens = 10**6
@@ -174,7 +175,7 @@ def test_padding_and_order_change_nothing_for_each_recipe(path):
         own = tiny.policy(name, seed=9)
         found = []
         for given_rows, chosen in ((experience, kept), (moved, kept[order])):
-            batch = objective.freeze(name, learner, given_rows, chosen, Memory())
+            batch = learner_batch.freeze(name, learner, given_rows, chosen, Memory())
             found.append(splits.gradient(learner, own, batch, range(len(batch.rollouts))))
         torch.testing.assert_close(found[1], found[0], **MODEL)
 
@@ -319,7 +320,7 @@ def test_without_kd_and_selection_both_learners_are_dr_grpo(name):
     everything = torch.ones(len(rows), dtype=torch.bool)
     for learner_name, own in both.items():
         learner = recipe.learners[learner_name]
-        batch = objective.freeze(learner_name, learner, experience, everything, Memory())
+        batch = learner_batch.freeze(learner_name, learner, experience, everything, Memory())
         live = LiveLearner.start(learner_name, learner, own, loop_steps=1)
         objective.accumulate(live, batch, range(len(rows)), step=1)
         found = tiny.gradient_of(own)

@@ -19,10 +19,12 @@ from grpo_kit import (
     NonFiniteError,
     PolicyGradient,
     SampledKL,
+    Scores,
 )
 from grpo_kit.learner import LiveLearner
+from grpo_kit.learner_batch import freeze
 from grpo_kit.memory import Memory
-from grpo_kit.objective import accumulate, freeze, mini_batches
+from grpo_kit.objective import accumulate, mini_batches
 from tolerances import EXACT, MODEL, MODEL_SUM
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -129,11 +131,11 @@ def test_a_gradient_that_is_not_finite_names_step_learner_term_and_row():
     terms = {"policy": learner().terms["policy"], "to_self": DivergenceTerm(to="small", divergence=root)}
     live, batch = prepared(learner(terms=terms))
     frozen = dict(batch.frozen)
-    other = frozen["to_self"]["other"] - 1.0
+    other = frozen["to_self"]["other"].logprobs - 1.0
     live.policy.micro_batch_tokens = 1  # row by row, so that the score below is met to the last bit
     current = live.policy.score(batch.rollouts.take([1])).logprobs.detach()
     other[1, 1] = current[0, 1]
-    batch = replace(batch, frozen={**frozen, "to_self": {"other": other}})
+    batch = replace(batch, frozen={**frozen, "to_self": {"other": Scores(logprobs=other)}})
     with pytest.raises(NonFiniteError, match=r"step 3, learner 'small', term 'to_self': the gradient of row 1 is not"):
         accumulate(live, batch, range(3), step=3)
 

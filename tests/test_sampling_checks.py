@@ -8,6 +8,10 @@ from grpo_kit.run.setup import open_recipe
 from mistakes import reported_and_mended
 
 REFILL = "refill={rewards={correctness=1.0}}"
+ROWS = "kind='data_rows', policy='small', max_new_tokens=48"
+WRITING = "kind='transformers', policy='small', samples=2, max_new_tokens=48"
+DATA = f"sampler={{{ROWS}}}"
+HALVES = f"sampler={{kind='mixed', of=[{{share=0.5, sampler={{{WRITING}}}}}, {{share=0.5, sampler={{{ROWS}}}}}]}}"
 REMAX = "learners.small.terms.policy.advantage={kind='remax'}"
 
 CASES = {
@@ -79,6 +83,89 @@ CASES = {
         ],
         [],
     ),
+    "no greedy rows in a mixture": (
+        [HALVES, REMAX],
+        [
+            "learners.small.terms.policy.advantage: compares with the reward of a greedy completion, and none is written. Use sampler 'transformers' with greedy = true."
+        ],
+        [HALVES],
+        "grpo",
+    ),
+    "a policy gradient on rows of the data alone": (
+        [DATA],
+        [
+            "learners.small.terms.policy: 'policy_gradient' needs rows that a policy wrote, and sampler 'data_rows' gives those of the data alone. Use sampler 'transformers' or 'mixed', or { kind = 'cross_entropy' } to learn from the data."
+        ],
+        [HALVES],
+        "grpo",
+    ),
+    "a term for sampled rows among rows of the data": (
+        ["learners.small.terms.sft.where={rows='sampled'}"],
+        [
+            "learners.small.terms.sft: 'cross_entropy' needs rows that a policy wrote, and sampler 'data_rows' gives those of the data alone. Use sampler 'transformers' or 'mixed', or { kind = 'cross_entropy' } to learn from the data."
+        ],
+        [],
+        "sft",
+    ),
+    "a term for rows of the data where there are none": (
+        ["learners.small.terms.sft={kind='cross_entropy'}"],
+        [
+            "learners.small.terms.sft: applies to rows of the data alone, and the sampler gives none. Use sampler 'data_rows' or 'mixed', or let where choose other rows."
+        ],
+        [
+            "learners.small.terms.sft={kind='cross_entropy', where={rows='sampled', reward='correctness', at_least=1.0}}",
+        ],
+        "grpo",
+    ),
+    "a refill beside rows of the data": (
+        [HALVES, REFILL],
+        [
+            "refill: a group is kept by rewards of rows that a policy wrote, so those of the data would all be dropped. Remove [refill], or the sampler 'data_rows'."
+        ],
+        [HALVES],
+        "gkd",
+    ),
+    "a selection and a curriculum of rows of the data": (
+        ["selection={rule={kind='random', keep=4}, rewards={correctness=1.0}}", "curriculum.reward=correctness"],
+        [
+            "selection: it goes by rewards of rows that a policy wrote, and all rows are those of the data. Remove [selection].",
+            "curriculum: it goes by rewards of rows that a policy wrote, and all rows are those of the data. Remove [curriculum].",
+        ],
+        [],
+        "sft",
+    ),
+    "a share of too few prompts": (
+        [f"sampler.of=[{{share=0.9, sampler={{{WRITING}}}}}, {{share=0.1, sampler={{{ROWS}}}}}]", "prompts_per_step=5"],
+        ["sampler.of.1.share: of 5 prompts a step it gets none. Raise it, or prompts_per_step."],
+        [f"sampler.of=[{{share=0.9, sampler={{{WRITING}}}}}, {{share=0.1, sampler={{{ROWS}}}}}]", "prompts_per_step=6"],
+        "gkd",
+    ),
+    "a greedy sampler inside a mixture": (
+        [f"sampler.of=[{{share=0.5, sampler={{{WRITING}, temperature=0.0}}}}, {{share=0.5, sampler={{{ROWS}}}}}]"],
+        ["sampler.of.0.sampler.temperature: 0 is greedy: a group's rows would all be the same. Use more than 0."],
+        [f"sampler.of=[{{share=0.5, sampler={{{WRITING}, temperature=0.1}}}}, {{share=0.5, sampler={{{ROWS}}}}}]"],
+        "gkd",
+    ),
+    "shares that are no whole": (
+        [f"sampler.of=[{{share=0.5, sampler={{{WRITING}}}}}, {{share=0.4, sampler={{{ROWS}}}}}]"],
+        ["sampler: the shares sum to 0.9; make them sum to 1."],
+        [f"sampler.of=[{{share=0.6, sampler={{{WRITING}}}}}, {{share=0.4, sampler={{{ROWS}}}}}]"],
+        "gkd",
+    ),
+    "a distillation reward of a policy that writes nothing in a mixture": (
+        [
+            "rewards.kd={kind='on_policy_kd', student='large', teacher='small', length=48}",
+            "selection={rule={kind='random', keep=1}, rewards={kd=1.0}}",
+            HALVES,
+        ],
+        ["rewards.kd.student: 'large' writes no token ('small' samples), so the reward is always 0. Use 'small'."],
+        [
+            "rewards.kd={kind='on_policy_kd', student='small', teacher='large', length=48}",
+            "selection={rule={kind='random', keep=1}, rewards={kd=1.0}}",
+            HALVES,
+        ],
+        "gkd",
+    ),
 }
 """Name: settings with a mistake, what is reported, settings without it, the recipe (codistill where not given)."""
 
@@ -117,3 +204,23 @@ def test_a_reward_for_a_refill_or_a_curriculum_alone_is_used():
     length = "rewards.format={kind='format', pattern='x'}"
     for use in ("refill={rewards={format=1.0}}", "curriculum.reward=format"):
         read_recipe("grpo", settings=[length, use])
+
+
+def test_a_distillation_reward_on_rows_of_the_data_alone_is_idle():
+    kd = [
+        "policies.large={model='tiny:large'}",
+        "rewards.kd={kind='on_policy_kd', student='small', teacher='large', length=48}",
+    ]
+    with pytest.raises(RecipeError) as caught:
+        read_recipe("sft", settings=[*kd, "evaluation.reward=kd", "learners.small.rewards.kd=1.0"])
+    (mistake,) = [own for own in caught.value.mistakes if own.startswith("rewards.kd")]
+    silent = "'small' writes no token (the rows are those of the data), so the reward is always 0"
+    assert mistake == f"rewards.kd.student: {silent}. Remove it, or let 'small' sample."
+
+
+def test_mini_batches_of_a_mixture_are_of_all_its_rows():
+    """5 prompts: 3 with 2 samples each, 2 of the data; 8 rows."""
+    settings = [HALVES, "prompts_per_step=5"]
+    read_recipe("gkd", settings=[*settings, "learners.small.mini_batches=8"])
+    with pytest.raises(RecipeError, match="mini_batches: 9 of 8 rows a step"):
+        read_recipe("gkd", settings=[*settings, "learners.small.mini_batches=9"])

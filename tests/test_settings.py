@@ -42,10 +42,15 @@ SETTINGS = {
     "corrections.divergence_mask.low": (None, [0.0, -3.0], [ABOVE], {"metric": "k1", "high": 0.1}),
     "corrections.divergence_mask.high": (None, [0.0, math.inf], [-ABOVE], {"metric": "k1", "low": -0.5}),
     "corrections.divergence_mask.only_negative": (False, [True], [1], {"high": 0.1}),
+    "divergences.forward_kl.temperature": (1.0, [ABOVE, 4.0], [0.0], {}),
+    "divergences.reverse_kl.temperature": (1.0, [ABOVE, 4.0], [0.0], {}),
+    "divergences.jsd.beta": (0.5, [0.0, 1.0], [-ABOVE, 1 + ABOVE], {}),
+    "divergences.jsd.temperature": (1.0, [ABOVE, 4.0], [0.0], {}),
+    "divergences.top_k_cross_entropy.k": (None, [1, 64], [0], {}),
     "weightings.fixed_length.length": (None, [1, 48], [0], {}),
 }
 """`role.kind.key`: the default (None: there is none), values at the edge, values beyond it, what must stand beside."""
-TABLES = ("advantages", "surrogates", "corrections", "weightings")
+TABLES = ("advantages", "surrogates", "corrections", "divergences", "weightings")
 
 
 def test_every_number_is_here():

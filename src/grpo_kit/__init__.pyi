@@ -43,7 +43,15 @@ from .data import (
     ReasoningGymTasks as ReasoningGymTasks,
     Rows as Rows,
 )
-from .divergences import AdaptiveCoefficient as AdaptiveCoefficient, SampledKL as SampledKL
+from .divergences import (
+    JSD as JSD,
+    AdaptiveCoefficient as AdaptiveCoefficient,
+    ForwardKL as ForwardKL,
+    ReverseKL as ReverseKL,
+    SampledKL as SampledKL,
+    TopK as TopK,
+    TopKCrossEntropy as TopKCrossEntropy,
+)
 from .learner import AdamW as AdamW, Learner as Learner
 from .logprobs import LogProbs as LogProbs
 from .loop import Report as Report, train as train
@@ -69,7 +77,7 @@ from .rewards import (
     SoftOverlong as SoftOverlong,
     StringMatch as StringMatch,
 )
-from .samplers import TransformersSampler as TransformersSampler
+from .samplers import DataRows as DataRows, Mixed as Mixed, Share as Share, TransformersSampler as TransformersSampler
 from .selections import (
     MaxVariance as MaxVariance,
     RandomRows as RandomRows,

@@ -13,7 +13,7 @@ from torch import Tensor
 from grpo_kit.masked import wide
 from grpo_kit.parts import table
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenIds, TokenMask
-from grpo_kit.signals import Signals
+from grpo_kit.signals import Scores, SignalKey, Signals
 
 StopReason = Literal["eos", "stop", "length", "error"]
 """Why a completion ended: an end-of-sequence token, a stop string, the length limit, or a fault of the sampler."""
@@ -160,6 +160,14 @@ class Rollouts:
             columns={name: tuple(values[row] for row in rows) for name, values in self.columns.items()},
             behavior=behavior,
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampled:
+    """What a sampler gives that supplies signals with its rows, so that those policies need not score them."""
+
+    rollouts: Rollouts
+    signals: Mapping[SignalKey, Scores]
 
 
 ABSTAINED = "none"

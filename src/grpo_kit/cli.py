@@ -1,17 +1,15 @@
 """The command line `grpo-kit`: its commands and options. What they do is imported when they run."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from grpo_kit import __version__
 from grpo_kit.commands import complete
-from grpo_kit.commands.plain_errors import PlainErrors
+from grpo_kit.commands.arguments import AllowCode, RecipeName, Settings, find_code
+from grpo_kit.commands.consoles import any_console, quiet_console
+from grpo_kit.commands.plain_errors import PlainErrors, mistakes
 
 app = typer.Typer(
     cls=PlainErrors,
@@ -19,30 +17,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _complete_settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    return complete.settings(ctx.params.get("recipe"), incomplete)
-
-
-RecipeName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE", help="A recipe file, or the name of a shipped one.", autocompletion=complete.recipes
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="a.b=c",
-        help="Put one value over the recipe's; may be repeated.",
-        autocompletion=_complete_settings,
-    ),
-]
-AllowCode = Annotated[
-    bool, typer.Option("--allow-code", help="Let the recipe name Python functions (module:function).")
-]
 
 
 def _print_version(wanted: bool) -> bool:
@@ -73,9 +47,9 @@ def run(
     from grpo_kit.run.session import refuse_existing, start
     from grpo_kit.run.setup import open_recipe
 
-    console = _quiet_console()
-    _find_code(allow_code)
-    with _mistakes():
+    console = quiet_console()
+    find_code(allow_code)
+    with mistakes():
         refuse_existing(out)
         described, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
         session = start(described, inputs, find_recipe(recipe).read_text(encoding="utf-8"), out=out, console=console)
@@ -88,9 +62,9 @@ def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = Fal
     from grpo_kit.run.session import describe
     from grpo_kit.run.setup import open_recipe
 
-    _quiet_console()
-    _find_code(allow_code)
-    with _mistakes():
+    quiet_console()
+    find_code(allow_code)
+    with mistakes():
         _, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
         for line in describe(inputs):
             typer.echo(line)
@@ -109,9 +83,9 @@ def explain(
     from grpo_kit.explain.page import as_markdown, as_text
     from grpo_kit.run.setup import open_recipe
 
-    _quiet_console()
-    _find_code(allow_code)
-    with _mistakes():
+    quiet_console()
+    find_code(allow_code)
+    with mistakes():
         described, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
         page = as_markdown if markdown else as_text
         typer.echo(page(described.name, sections_of(described, inputs)), nl=False)
@@ -170,8 +144,8 @@ def eval_(
     """Measure a model, or what a run trained, on questions with known answers."""
     from grpo_kit.evaluation.command import eval_command
 
-    console = _quiet_console()
-    with _mistakes():
+    console = quiet_console()
+    with mistakes():
         code = eval_command(
             model,
             data=data or [],
@@ -201,6 +175,37 @@ def eval_(
 
 
 @app.command()
+def overlap(
+    recipe: RecipeName,
+    student: Annotated[str | None, typer.Option(help="The policy that samples by default.")] = None,
+    teacher: Annotated[str | None, typer.Option(help="The one that the student's learner reads by default.")] = None,
+    prompts: Annotated[int, typer.Option(min=1, help="The first so many of the recipe's data.")] = 256,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Likeliest tokens compared; 64, or a quarter of a small vocabulary.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Overlap from which OPD is recommended; 0.75, a convention.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides the rollouts; the recipe's by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for overlap.json and overlap.png.")] = None,
+    set_: Settings = None,
+    allow_code: AllowCode = False,
+) -> None:
+    """Measure how far the initial student proposes what its teacher would: live or offline rollouts?"""
+    from grpo_kit.overlap.command import Wanted, overlap_command
+
+    console = quiet_console()
+    find_code(allow_code)
+    with mistakes():
+        asked = {"student": student, "teacher": teacher, "top_k": top_k, "threshold": threshold, "seed": seed}
+        given = {name: value for name, value in asked.items() if value is not None}
+        wanted = Wanted(
+            recipe=recipe, prompts=prompts, out=out, settings=tuple(set_ or ()), allow_code=allow_code, **given
+        )
+        raise typer.Exit(overlap_command(wanted, console))
+
+
+@app.command()
 def samples(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", autocompletion=complete.run_folders)],
     step: Annotated[int | None, typer.Option(help="Which step; the last one by default.")] = None,
@@ -210,8 +215,8 @@ def samples(
     """Show completions of a run with their rewards and statuses."""
     from grpo_kit.commands.samples import show_samples
 
-    with _mistakes():
-        show_samples(run, _console(), step=step, limit=limit, status=status)
+    with mistakes():
+        show_samples(run, any_console(), step=step, limit=limit, status=status)
 
 
 @app.command("list")
@@ -224,7 +229,7 @@ def list_(
     """List the roles, the kinds of parts that fill them, and the shipped recipes."""
     from grpo_kit.commands.catalog import catalog
 
-    with _mistakes():
+    with mistakes():
         typer.echo(catalog(role))
 
 
@@ -238,7 +243,7 @@ def show(
     """Describe one kind of part: its formula, its keys, and a table to paste into a recipe."""
     from grpo_kit.commands.describe import describe
 
-    with _mistakes():
+    with mistakes():
         typer.echo(describe(kind), nl=False)
 
 
@@ -260,39 +265,7 @@ def init(
     """Copy a recipe into the working folder, to edit it."""
     from grpo_kit.commands.new_recipe import new_recipe
 
-    with _mistakes():
+    with mistakes():
         file, copied = new_recipe(name, source)
         typer.echo(f"{file} is a copy of the recipe {copied}. Edit it, then:")
         typer.echo(f"grpo-kit check {file}\ngrpo-kit run {file}")
-
-
-@contextmanager
-def _mistakes() -> Iterator[None]:
-    """A user's mistake (ValueError) becomes its message and exit code 1; anything else is a bug with a traceback."""
-    try:
-        yield
-    except ValueError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-
-
-def _find_code(allowed: bool) -> None:
-    """Where the recipe may name functions, let those of modules in the working folder be found."""
-    if allowed and (folder := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, folder)
-
-
-def _console() -> Console:
-    """The console of a command; without a terminal it is wide enough to read, and has no colors."""
-    return Console() if sys.stdout.isatty() else Console(width=120)
-
-
-def _quiet_console() -> Console:
-    """The console of a command; the libraries' own progress bars and notices are off."""
-    import datasets
-    from transformers.utils import logging
-
-    datasets.disable_progress_bars()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    return Console()

@@ -3,17 +3,20 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
+from grpo_kit.advantages.live import live
 from grpo_kit.batch import Experience, Rollouts
 from grpo_kit.corrections import factors
 from grpo_kit.learner import Learner
+from grpo_kit.learner_batch import LearnerBatch
 from grpo_kit.logprobs import LogProbs
 from grpo_kit.masked import group_is_flat, product, row_sum, select
-from grpo_kit.objective import Batch
 from grpo_kit.offers import call_with
 from grpo_kit.shapes import GroupId, PerRow, PerToken, RowMask, TokenMask
+from grpo_kit.signals import Scores
 from grpo_kit.terms import DivergenceTerm, PolicyGradient
 
 LOW_SAMPLE_SIZE = 0.1
@@ -79,14 +82,15 @@ def of_sampling(rollouts: Rollouts) -> dict[str, float]:
 def of_rewards(name: str, learner: Learner, experience: Experience, kept: RowMask) -> dict[str, float]:
     """`reward/<learner>/*`: the weighted total, each component, and the share of each status that is not ok.
 
-    They are of the sampled rows; the total of greedy ones stands by itself.
+    They are of the sampled rows, not of a data set's; the total of greedy ones stands by itself.
     """
     if not learner.rewards:
         return {}
     greedy, report = experience.rollouts.greedy, {}
     if greedy.any():
         report[f"reward/{name}/greedy"] = mean(experience.rewards.total(learner.rewards)[greedy.cpu()])
-        sampled = torch.nonzero(~greedy).flatten()
+    if (left_out := greedy | ~experience.rollouts.sampled).any():
+        sampled = torch.nonzero(~left_out).flatten()
         experience, kept = experience.take(sampled.tolist()), kept[sampled]
     rewards, groups = experience.rewards, experience.rollouts.groups
     total = rewards.total(learner.rewards)
@@ -106,37 +110,35 @@ def of_rewards(name: str, learner: Learner, experience: Experience, kept: RowMas
     return report
 
 
-def of_term(
-    name: str, term: object, frozen: Mapping[str, PerToken], current: PerToken, batch: Batch
-) -> dict[str, float]:
+def of_term(prefix: str, name: str, term: object, current: PerToken, batch: LearnerBatch) -> dict[str, float]:
     """`learner/<name>/*` of one term after an optimizer step: ratio, clip, gap to the writer, correction; or its KL."""
-    mask, written = batch.counted, batch.rollouts.mask
+    mask, written, frozen = batch.applies[name], batch.rollouts.mask, batch.frozen[name]
     if not bool(mask.any()):
         return {}
     if isinstance(term, DivergenceTerm):
-        return {f"{name}/{key}": value for key, value in term.report(frozen).items()}
+        return {f"{prefix}/{key}": value for key, value in term.report(frozen).items()}
     if not isinstance(term, PolicyGradient):
         return {}
-    logprobs = LogProbs(
-        current=select(current, written),
-        anchor=select(frozen["anchor"], written),
-        behavior=select(frozen["behavior"], written),
-    )
+    logprobs = term.logprobs(current, frozen, written)
     log_ratio = term.ratio(logprobs.log_ratio, written)
-    advantages = select(frozen["advantages"], mask)
+    advantages = term.advantages(Scores(logprobs=current), frozen, mask)
     report = {
-        "ratio_mean": float(log_ratio[mask].exp().mean()),
         "log_ratio_to_behavior": float((logprobs.current - logprobs.behavior)[mask].mean()),
-        "rows_without_advantage": float((row_sum(advantages.abs(), mask) == 0).double().mean()),
+        "rows_without_advantage": float((row_sum(advantages.abs(), mask) == 0)[mask.any(dim=1)].double().mean()),
         "advantage_abs": float(advantages[mask].abs().mean()),
         **_gap(term, logprobs, mask),
     }
+    if term.needs_anchor:
+        report["ratio_mean"] = float(log_ratio[mask].exp().mean())
+    for _, part in live(term.advantage):
+        teacher = frozen[f"teacher/{part.teacher}"].logprobs
+        report[f"log_ratio_of_{part.teacher}"] = float((teacher - logprobs.current)[mask].mean())
     if clipped := getattr(term.surrogate, "clipped", None):
         found = call_with(clipped, select(log_ratio, mask), advantages, mask=mask, logprobs=logprobs)
         report["clip_fraction"] = share(found, mask & (advantages != 0))
     if term.correction is not None:
-        report |= _correction(term, frozen, logprobs, batch)
-    return {f"{name}/{key}": value for key, value in report.items()}
+        report |= _correction(term, frozen, logprobs, mask, written)
+    return {f"{prefix}/{key}": value for key, value in report.items()}
 
 
 def _gap(term: PolicyGradient, logprobs: LogProbs, mask: TokenMask) -> dict[str, float]:
@@ -151,10 +153,10 @@ def _gap(term: PolicyGradient, logprobs: LogProbs, mask: TokenMask) -> dict[str,
 
 
 def _correction(
-    term: PolicyGradient, frozen: Mapping[str, PerToken], logprobs: LogProbs, batch: Batch
+    term: PolicyGradient, frozen: Mapping[str, Any], logprobs: LogProbs, mask: TokenMask, written: TokenMask
 ) -> dict[str, float]:
     """What a correction does: the weights before its bounds, at its level, and those that multiply the loss."""
-    mask, log_token = batch.counted, logprobs.log_correction
+    log_token = logprobs.log_correction
     weights = select(frozen["correction"], mask) if "correction" in frozen else mask.to(log_token)
     level = select  # a correction without a weight of its own is seen token by token
     for factor, is_live in reversed(factors(term.correction)):
@@ -171,5 +173,5 @@ def _correction(
         "kept_tokens": share(weights != 0, mask),
         "kept_rows": share((select(weights, mask) != 0).any(dim=1), mask.any(dim=1)),
         "log_weight_token": float(log_token[mask].mean()),
-        "log_weight_row": float(row_sum(log_token, batch.rollouts.mask).mean()),
+        "log_weight_row": float(row_sum(log_token, written).mean()),
     }

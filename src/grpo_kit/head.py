@@ -19,8 +19,8 @@ from grpo_kit.detail import Detail
 CHUNK = 2**24
 """Logits in one chunk at most: 64 MiB in float32."""
 
-Hidden = Float[Tensor, "token width"]
-TokenLogits = Float[Tensor, "token vocabulary"]
+Hidden = Float[Tensor, "place width"]
+TokenLogits = Float[Tensor, "place vocabulary"]
 Reading = Callable[[TokenLogits, slice], tuple[Tensor, ...]]
 """A chunk of logits and its place among all tokens in, per-token results out."""
 Summing = Callable[[TokenLogits, slice], tuple[Tensor, tuple[Tensor, ...]]]
@@ -81,6 +81,10 @@ class Distributions:
         """The same with the hidden states changed: rows taken, columns cut."""
         return replace(self, hidden=change(self.hidden))
 
+    def softened(self, temperature: float) -> "Distributions":
+        """The distributions at a further temperature."""
+        return self if temperature == 1 else replace(self, temperature=self.temperature * temperature)
+
     def snapshot(self) -> "Distributions":
         """The distributions as they are now, unmoved by later updates of the head."""
         return replace(self, head=self.head.frozen())
@@ -116,19 +120,19 @@ def minimize(function: Summing, hidden: Hidden, head: Head, *, size: int = CHUNK
     return total, tuple(rest)
 
 
-def chosen(logits: TokenLogits, tokens: Int[Tensor, " token"]) -> Float[Tensor, " token"]:
+def chosen(logits: TokenLogits, tokens: Int[Tensor, " place"]) -> Float[Tensor, " place"]:
     r"""Log-probability of one token a place: $z_{o_t} - \log \sum_v e^{z_v}$."""
-    own = rearrange(logits.gather(1, rearrange(tokens, "token -> token 1")), "token 1 -> token")
+    own = rearrange(logits.gather(1, rearrange(tokens, "place -> place 1")), "place 1 -> place")
     return own - logits.logsumexp(1)
 
 
-def entropy(logits: TokenLogits) -> Float[Tensor, " token"]:
+def entropy(logits: TokenLogits) -> Float[Tensor, " place"]:
     r"""Entropy $\log Z - \mathbb{E}[z]$ in nats; a logit of -inf carries no probability and is left out."""
     probabilities = logits.softmax(1)
     return logits.logsumexp(1) - (probabilities * torch.where(probabilities > 0, logits, 0)).sum(1)
 
 
-def reading(tokens: Int[Tensor, " token"], detail: Detail, temperature: float) -> Reading:
+def reading(tokens: Int[Tensor, " place"], detail: Detail, temperature: float) -> Reading:
     """What `detail` asks for of each token at a temperature: log-probability, entropy, the likeliest tokens and theirs.
 
     The whole distributions are not among them: they stay hidden states.

@@ -11,8 +11,9 @@ from grpo_kit.batch import Experience
 from grpo_kit.checks import cross_checks
 from grpo_kit.data import PromptStream
 from grpo_kit.learner import LiveLearner
+from grpo_kit.learner_batch import LearnerBatch, freeze
 from grpo_kit.memory import Memory
-from grpo_kit.objective import REMEDY, Batch, NonFiniteError, accumulate, freeze, mini_batches
+from grpo_kit.objective import REMEDY, NonFiniteError, accumulate, mini_batches
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.shapes import RowMask
@@ -67,7 +68,7 @@ def train(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream)
         yield Report(step=step, metrics={"step": float(step), **metrics}, experience=experience, kept=kept)
 
 
-def update(learner: LiveLearner, batch: Batch, generator: torch.Generator, step: int) -> dict[str, float]:
+def update(learner: LiveLearner, batch: LearnerBatch, generator: torch.Generator, step: int) -> dict[str, float]:
     """All optimizer steps of one learner on one batch; the metrics are means over them."""
     seen: dict[str, list[float]] = {}
     rate = learner.schedule.get_last_lr()[0]
@@ -82,7 +83,7 @@ def update(learner: LiveLearner, batch: Batch, generator: torch.Generator, step:
             part = batch.take(rows)
             current = gradient.logprobs[rows, : part.counted.shape[1]]
             for name, term in settings.terms.items():
-                of_step |= diagnostics.of_term(f"{prefix}/{name}", term, part.frozen[name], current, part)
+                of_step |= diagnostics.of_term(f"{prefix}/{name}", name, term, current, part)
             for key, value in of_step.items():
                 seen.setdefault(key, []).append(value)
     means = {key: math.fsum(values) / len(values) for key, values in seen.items()}

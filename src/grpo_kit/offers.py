@@ -19,8 +19,8 @@ OFFERS: dict[str, tuple[str, ...]] = {
     "weightings": (),
 }
 """What the parts of a role can ask for, by name; `state` where they may have memory. Other roles are not asked."""
-AT_UPDATE = ("advantages",)
-"""What a correction can ask for that is decided at every update."""
+AT_UPDATE = {"corrections": ("advantages",)}
+"""What a part can ask for that is decided at every update."""
 
 
 def parameters(part: object) -> tuple[Parameter, ...]:

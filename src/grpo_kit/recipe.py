@@ -6,12 +6,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from grpo_kit.data import DATA, Curriculum, Data
+from grpo_kit.detail import Detail
 from grpo_kit.learner import Learner
 from grpo_kit.parts import Name, table
 from grpo_kit.policies import PolicySpec
 from grpo_kit.rewards import REWARDS, Reward
 from grpo_kit.samplers import SAMPLERS, Sampler
 from grpo_kit.selections import SELECTIONS, Selection, Spread
+from grpo_kit.terms import details_of
 
 
 @table
@@ -119,6 +121,15 @@ class Recipe:
         found |= {f"rewards.{name}": tuple(getattr(reward, "reads", ())) for name, reward in self.rewards.items()}
         for name, learner in self.learners.items():
             found |= {f"learners.{name}.terms.{key}": tuple(term.reads(name)) for key, term in learner.terms.items()}
+        return found
+
+    def details(self) -> dict[str, Detail]:
+        """How much of each scored policy's distributions some part reads, in the order of the recipe."""
+        found = {name: Detail() for name in self.scored()}
+        for name, learner in self.learners.items():
+            for term in learner.terms.values():
+                for policy, detail in details_of(term, name).items():
+                    found[policy] = found[policy] | detail
         return found
 
     def scored(self) -> tuple[str, ...]:

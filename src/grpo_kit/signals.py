@@ -28,8 +28,8 @@ class TopTokens:
         logprobs: theirs in the whole distribution, in nats, at the temperature of the rows.
     """
 
-    ids: Int[Tensor, "row token top"]
-    logprobs: Float[Tensor, "row token top"]
+    ids: Int[Tensor, "*token top"]
+    logprobs: Float[Tensor, "*token top"]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "TopTokens":
         """The same with both tensors changed in one way."""

@@ -26,7 +26,7 @@ from grpo_kit import (
     Rewards,
     Summand,
     WeightedSum,
-    objective,
+    learner_batch,
 )
 from grpo_kit.advantages import ADVANTAGES
 from grpo_kit.memory import Memory
@@ -168,7 +168,7 @@ def test_a_reward_that_abstains_leaves_its_own_baseline_and_a_missing_one_takes_
     )
     terms = {"policy": PolicyGradient(advantage=part, surrogate=Reinforce())}
     learner = Learner(rewards=WEIGHTS, terms=terms, weighting=EqualRows(), optimizer=AdamW(lr=1e-3))
-    batch = objective.freeze("small", learner, experience, torch.ones(4, dtype=torch.bool), Memory())
+    batch = learner_batch.freeze("small", learner, experience, torch.ones(4, dtype=torch.bool), Memory())
     assert batch.numbers == trained_on
 
     of_group = GroupMean(scale="group")

@@ -30,8 +30,9 @@ from grpo_kit import (
 )
 from grpo_kit.batch import Sampling
 from grpo_kit.learner import LiveLearner
+from grpo_kit.learner_batch import freeze
 from grpo_kit.memory import Memory
-from grpo_kit.objective import accumulate, freeze
+from grpo_kit.objective import accumulate
 from grpo_kit.samplers.decoding import decode
 from tolerances import EXACT, PRINTED
 

@@ -62,6 +62,19 @@ def test_gold_is_the_value_of_the_question(task):
         assert row["answer"] == str(eval(row["prompt"].removesuffix("=")))
 
 
+@pytest.mark.parametrize("task", ["plain", "sparse"])
+def test_completions_are_worked_answers_without_an_error(task):
+    rows = Arithmetic(task=task, rows=60)()
+    assert rows.column_names == ["prompt", "answer", "completion"]
+    for row in rows:
+        *lines, box = row["completion"].split("\n")
+        total, *terms = terms_of(row["prompt"])
+        for line, term in zip(lines, terms, strict=True):
+            assert line == f"{total}{term}={int(total) + int(term)}"
+            total = str(int(total) + int(term))
+        assert box == f"\\boxed{{{row['answer']}}}"
+
+
 @pytest.mark.parametrize("given", [{"rows": 0}, {"rows": 100_001}, {"task": "hard"}, {"split": "test"}, {"row": 3}])
 def test_mistakes_are_refused(given):
     with pytest.raises(ValidationError):

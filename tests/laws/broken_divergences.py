@@ -2,7 +2,7 @@
 
 from grpo_kit import DivergenceTerm, SampledKL
 from grpo_kit.masked import select
-from laws import divergences
+from laws import broken_distributions, divergences
 
 ANY_WRITER = divergences.off_policy_gradient_is_that_of(divergences.reverse_kl)
 
@@ -81,4 +81,5 @@ BROKEN = [
     (ANY_WRITER, Weighed(detached)),
     (ANY_WRITER, Weighed(truncated)),
     (ANY_WRITER, Weighed(from_the_anchor)),
+    *broken_distributions.BROKEN,
 ]

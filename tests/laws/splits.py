@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 import tiny
-from grpo_kit import AdamW, Component, Experience, Learner, Rewards, Sampling, Writer, objective
+from grpo_kit import AdamW, Component, Experience, Learner, Rewards, Sampling, Writer, learner_batch, objective
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
 from laws.data import normal
@@ -39,12 +39,12 @@ def experience(draw) -> Experience:
     return replace(scored, rewards=Rewards(rewards))
 
 
-def frozen(learner: Learner, draw) -> objective.Batch:
+def frozen(learner: Learner, draw) -> learner_batch.LearnerBatch:
     """A batch of the rows that some selection kept, at least one of them."""
     given = experience(draw)
     count = len(given.rollouts)
     kept = torch.tensor([True, *draw(st.lists(st.booleans(), min_size=count - 1, max_size=count - 1))])
-    return objective.freeze("small", learner, given, kept, Memory())
+    return learner_batch.freeze("small", learner, given, kept, Memory())
 
 
 def gradient(learner: Learner, own, batch, rows, accumulate=objective.accumulate) -> torch.Tensor:

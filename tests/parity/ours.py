@@ -17,8 +17,9 @@ from cases import CASES
 from grpo_kit import Recipe, read_recipe
 from grpo_kit.batch import Behavior, Component, Experience, Rewards, Rollouts, Sampling, Writer
 from grpo_kit.learner import LiveLearner
+from grpo_kit.learner_batch import freeze
 from grpo_kit.memory import Memory
-from grpo_kit.objective import accumulate, freeze
+from grpo_kit.objective import accumulate
 from grpo_kit.signals import Scores, SignalKey, Signals
 
 LEARNER = "small"

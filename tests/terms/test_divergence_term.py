@@ -21,8 +21,9 @@ from grpo_kit import (
 )
 from grpo_kit.formula import plain
 from grpo_kit.learner import LiveLearner
+from grpo_kit.learner_batch import freeze
 from grpo_kit.memory import Memory
-from grpo_kit.objective import accumulate, freeze
+from grpo_kit.objective import accumulate
 from laws.divergences import forward_kl, off_policy_gradient, reverse_kl
 from tolerances import CLEARLY_DIFFERENT, EXACT
 

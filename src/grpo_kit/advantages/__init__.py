@@ -12,6 +12,7 @@ from grpo_kit.advantages.reinforce_pp import ReinforcePP
 from grpo_kit.advantages.reinforce_pp_baseline import ReinforcePPBaseline
 from grpo_kit.advantages.remax import ReMax
 from grpo_kit.advantages.role import ADVANTAGES, Advantage
+from grpo_kit.advantages.teacher_log_ratio import TeacherLogRatio
 from grpo_kit.advantages.weighted_sum import Summand, WeightedSum
 
 ADVANTAGES.built_in |= {
@@ -27,6 +28,7 @@ ADVANTAGES.built_in |= {
     "ema_baseline": EMABaseline,
     "per_component": PerComponent,
     "weighted_sum": WeightedSum,
+    "teacher_log_ratio": TeacherLogRatio,
 }
 
 __all__ = [
@@ -44,5 +46,6 @@ __all__ = [
     "ReinforcePP",
     "ReinforcePPBaseline",
     "Summand",
+    "TeacherLogRatio",
     "WeightedSum",
 ]

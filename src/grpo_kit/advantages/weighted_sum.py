@@ -5,10 +5,12 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field, model_validator
 
+from grpo_kit.advantages.live import is_live
 from grpo_kit.advantages.own_rewards import OwnRewards, refuse_what_only_totals_have, weighted
 from grpo_kit.advantages.role import ADVANTAGES, Advantage
 from grpo_kit.advantages.summed import summed
 from grpo_kit.formula import name as in_latex, number
+from grpo_kit.masked import wide
 from grpo_kit.memory import Memory
 from grpo_kit.parts import part, table
 from grpo_kit.shapes import GroupId, PerRow, PerToken
@@ -33,6 +35,8 @@ class Summand:
     def _does_something(self) -> "Summand":
         if self.weight == 0:
             raise ValueError("weight 0 does nothing; remove the summand")
+        if self.rewards is not None and is_live(self.advantage):
+            raise ValueError(f"'{getattr(self.advantage, 'kind', 'it')}' looks at no reward; remove rewards")
         if self.rewards is not None:
             refuse_what_only_totals_have(self.advantage)
         return self
@@ -53,7 +57,8 @@ class WeightedSum:
 
     A missing reward (NaN) gets 0 from each of them. Advantages of rows count for every token of the row when another
     summand has one a token. A component that abstains on a row is left out of a summand's own reward there; where all
-    of its components do, the row gets 0 from it. A summand with memory keeps its own.
+    of its components do, the row gets 0 from it. A summand with memory keeps its own. A live summand
+    (`teacher_log_ratio`) is added at every update, by the policy gradient; the call is about the others.
 
     Attributes:
         of: the summands, each a table with `advantage` and, where wanted, `weight` and `rewards`.
@@ -90,8 +95,10 @@ class WeightedSum:
     ) -> tuple[PerRow | PerToken, dict[str, Any]]:
         """The sum, and the states of the summands; see the class."""
         memory = Memory(dict(state))
-        found: list[PerRow | PerToken] = []
+        found: list[PerRow | PerToken] = [torch.zeros_like(wide(rewards))]
         for place, summand in enumerate(self.of):
+            if is_live(summand.advantage):
+                continue
             seen, given = rewards, offers
             if summand.rewards is not None:
                 components = offers.get("components", {})

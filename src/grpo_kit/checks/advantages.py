@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from grpo_kit.advantages import Advantage, MaxRL, PassAtK, PerComponent, WeightedSum
+from grpo_kit.advantages.live import is_live, live
 from grpo_kit.checks.findings import Finding, falls_below_zero, faults_of_weights, group_size, names
 from grpo_kit.learner import Learner
 from grpo_kit.offers import inside
@@ -51,6 +52,15 @@ def of_advantage(recipe: Recipe, name: str, learner: Learner, key: str, term: Po
     everything = list(seeing(Seeing(place=here, advantage=term.advantage, weights=learner.rewards)))
     for line, *places in _groups_of_one(recipe, term, everything):
         yield line, *places, judged_by[0], f"learners.{name}.terms.{key}.baseline"
+    for found in everything:
+        if is_live(found.advantage) and found.single:
+            alone = (
+                f"{found.place}: looks at no reward, so there is nothing to take by component. Add it by weighted_sum."
+            )
+            yield alone, judged_by[0]
+    for _, own in live(term.advantage) if not any(found.single for found in everything) else ():
+        if own.teacher == name:
+            yield (f"{here}: its teacher is '{name}' itself, so it is always 0. Name another policy.",)
     group = group_size(recipe)[term.baseline == "selected"]
     for part in inside(term.advantage):
         if isinstance(part, PassAtK) and part.k > max(group, 2):
@@ -61,13 +71,20 @@ def of_advantage(recipe: Recipe, name: str, learner: Learner, key: str, term: Po
             yield line, *places, *judged_by
 
 
+def sees_rewards(advantage: Advantage) -> bool:
+    """Whether an advantage, or one inside it, looks at rewards: all do but live ones."""
+    everything = seeing(Seeing(place="", advantage=advantage, weights={}))
+    return any(not (isinstance(own.advantage, WeightedSum) or is_live(own.advantage)) for own in everything)
+
+
 def idle_rewards(learner: Learner) -> Iterator[str]:
     """Rewards that no policy gradient of the learner sees, each summand having rewards of its own."""
     used: set[str] = set()
     for term in learner.terms.values():
         if isinstance(term, PolicyGradient):
             everything = seeing(Seeing(place="", advantage=term.advantage, weights=learner.rewards))
-            leaves = [own for own in everything if not isinstance(own.advantage, WeightedSum | PerComponent)]
+            holders = (WeightedSum, PerComponent)
+            leaves = [own for own in everything if not (isinstance(own.advantage, holders) or is_live(own.advantage))]
             used |= {name for own in leaves for name in own.weights}
     for name in learner.rewards:
         if name not in used:

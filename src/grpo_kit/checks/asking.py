@@ -5,6 +5,7 @@ from dataclasses import is_dataclass
 from inspect import Parameter, signature
 from typing import Any, get_args
 
+from grpo_kit.advantages.live import LiveAdvantage, is_live
 from grpo_kit.checks.findings import Finding
 from grpo_kit.offers import AT_UPDATE, OFFERS, asks, parameters
 from grpo_kit.parts import Role, did_you_mean
@@ -17,11 +18,10 @@ def of_asking(recipe: Recipe) -> Iterator[Finding]:
     """Calls that would end the run with a TypeError, and memory that would be lost, at any depth of the recipe."""
     for place, role, part in _parts("", recipe, None):
         if role.name in OFFERS:
-            offers = AT_UPDATE if getattr(part, "at_update", False) else OFFERS[role.name]
+            offers = AT_UPDATE.get(role.name, ()) if getattr(part, "at_update", False) else OFFERS[role.name]
             what = role.interface.__name__.lower()
-            plain = [p.name for p in signature(role.interface.__call__).parameters.values() if p.kind in BY_POSITION][
-                1:
-            ]
+            call = (LiveAdvantage if role.name == "advantages" and is_live(part) else role.interface).__call__
+            plain = [p.name for p in signature(call).parameters.values() if p.kind in BY_POSITION][1:]
             for fault in (*_inputs(part, what, plain, offers), *_asked(part, what, len(plain), offers)):
                 yield f"{place}: {fault}", place
             for fault in _memory(part, what, offers):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from grpo_kit.parts import did_you_mean
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import CosineLength, KLPenalty, OnPolicyKD, Repetition, SoftOverlong
+from grpo_kit.samplers.mixed import places_of, portions
 
 Finding = tuple[str, ...]
 """A mistake, then the places of the recipe that it is judged by, `*` for any name."""
@@ -16,14 +17,26 @@ def group_size(recipe: Recipe) -> tuple[int, int]:
     return samples, getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
 
 
+def trained_rows(recipe: Recipe) -> int:
+    """Rows of a step that are trained on at most."""
+    keep = group_size(recipe)[1]
+    found = portions(recipe.sampler, recipe.prompts_per_step)
+    return sum(prompts * min(keep, getattr(own, "samples", keep)) for _, own, prompts in found)
+
+
 def cuts_mass(recipe: Recipe) -> bool:
     """Whether the sampler draws from less than the whole distribution, so that quotients to it are biased."""
-    return getattr(recipe.sampler, "top_p", 1) < 1 or getattr(recipe.sampler, "top_k", 0) > 0
+    found = places_of(recipe.sampler).values()
+    return any(getattr(own, "top_p", 1) < 1 or getattr(own, "top_k", 0) > 0 for own in found)
 
 
 def reward_weights(recipe: Recipe) -> dict[str, Mapping[str, float]]:
     """Every place of a recipe that weighs rewards, with the weights."""
     used = {f"learners.{name}.rewards": learner.rewards for name, learner in recipe.learners.items()}
+    for name, learner in recipe.learners.items():
+        for key, term in learner.terms.items():
+            if reward := getattr(getattr(term, "where", None), "reward", None):
+                used[f"learners.{name}.terms.{key}.where"] = {reward: 1.0}
     if recipe.selection is not None:
         used["selection.rewards"] = recipe.selection.rewards
     if recipe.refill is not None:

@@ -6,6 +6,7 @@ from grpo_kit.checks.findings import Finding, reward_weights
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import KLPenalty, OnPolicyKD, Python, SoftOverlong
 from grpo_kit.rewards.functions import resolve, signature_fault
+from grpo_kit.samplers.mixed import has_sampled_rows, writers
 
 
 def of_rewards(recipe: Recipe) -> Iterator[Finding]:
@@ -33,12 +34,17 @@ def of_rewards(recipe: Recipe) -> Iterator[Finding]:
 def _of_a_pair(recipe: Recipe, name: str, **pair: str) -> Iterator[Finding]:
     """A reward that compares the policy that writes with another one: the two must differ, and the first must write."""
     (key, own), (other_key, other) = pair.items()
-    writer = getattr(recipe.sampler, "policy", own)
+    writing = [policy for policy in writers(recipe.sampler) if policy in recipe.policies]
     if own == other:
         yield (f"rewards.{name}: {other_key} and {key} are the same policy, so the reward is always 0.",)
-    elif own != writer and writer in recipe.policies:
-        silent = f"'{own}' writes no token ('{writer}' samples), so the reward is always 0"
-        yield f"rewards.{name}.{key}: {silent}. Use '{writer}'.", "sampler.policy"
+    elif not has_sampled_rows(recipe.sampler):
+        silent = f"'{own}' writes no token (the rows are those of the data), so the reward is always 0"
+        yield f"rewards.{name}.{key}: {silent}. Remove it, or let '{own}' sample.", "sampler"
+    elif own not in writing and writing:
+        sampling = " and ".join(f"'{policy}'" for policy in writing)
+        samples = "samples" if len(writing) == 1 else "sample"
+        silent = f"'{own}' writes no token ({sampling} {samples}), so the reward is always 0"
+        yield f"rewards.{name}.{key}: {silent}. Use '{writing[0]}'.", "sampler.policy"
 
 
 def of_code(recipe: Recipe, allow_code: bool) -> Iterator[Finding]:

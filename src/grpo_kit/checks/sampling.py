@@ -5,19 +5,64 @@ from collections.abc import Iterator
 from grpo_kit.checks.findings import Finding, falls_below_zero, group_size
 from grpo_kit.offers import asks, inside
 from grpo_kit.recipe import Recipe
+from grpo_kit.samplers.mixed import Mixed, has_data_rows, has_sampled_rows, places_of, portions
 from grpo_kit.selections import Spread
 from grpo_kit.terms import PolicyGradient
 
 
 def of_sampling(recipe: Recipe) -> Iterator[Finding]:
     """Mistakes about which rows are sampled and kept."""
-    for key, greedy in (("temperature", 0), ("top_k", 1)):
-        if getattr(recipe.sampler, key, None) == greedy:
-            yield (f"sampler.{key}: {greedy} is greedy: a group's rows would all be the same. Use more than {greedy}.",)
-    yield from _selection(recipe)
+    for place, sampler in places_of(recipe.sampler).items():
+        for key, greedy in (("temperature", 0), ("top_k", 1)):
+            if getattr(sampler, key, None) == greedy:
+                same = "is greedy: a group's rows would all be the same"
+                yield (f"{place}.{key}: {greedy} {same}. Use more than {greedy}.",)
+    yield from _mixture(recipe)
+    yield from _data_rows(recipe)
+    if has_sampled_rows(recipe.sampler):
+        yield from _selection(recipe)
     yield from _refill(recipe)
     yield from _curriculum(recipe)
     yield from _greedy_rows(recipe)
+
+
+def _mixture(recipe: Recipe) -> Iterator[Finding]:
+    """A sampler of a mixture that never gets a prompt."""
+    for place, _, prompts in portions(recipe.sampler, recipe.prompts_per_step):
+        if prompts == 0:
+            none = f"{place.removesuffix('.sampler')}.share: of {recipe.prompts_per_step} prompts a step it gets none"
+            yield f"{none}. Raise it, or prompts_per_step.", "prompts_per_step", "sampler"
+
+
+def _data_rows(recipe: Recipe) -> Iterator[Finding]:
+    """Rows of a data set where only rows that some policy wrote are of use, and the other way round."""
+    if recipe.refill is not None and has_data_rows(recipe.sampler):
+        dropped = "a group is kept by rewards of rows that a policy wrote, so those of the data would all be dropped"
+        yield f"refill: {dropped}. Remove [refill], or the sampler 'data_rows'.", "sampler", "refill"
+    only_data = not has_sampled_rows(recipe.sampler)
+    for key in ("selection", "curriculum"):
+        if only_data and getattr(recipe, key) is not None:
+            idle = "goes by rewards of rows that a policy wrote, and all rows are those of the data"
+            yield f"{key}: it {idle}. Remove [{key}].", "sampler", key
+    for name, learner in recipe.learners.items():
+        for key, term in learner.terms.items():
+            here, rows = f"learners.{name}.terms.{key}", getattr(getattr(term, "where", None), "rows", None)
+            if only_data and (rows == "sampled" or getattr(term, "needs_writer", False)):
+                kind = getattr(term, "kind", "the term")
+                yield (
+                    f"{here}: '{kind}' needs rows that a policy wrote, and sampler 'data_rows' gives those of the data "
+                    "alone. Use sampler 'transformers' or 'mixed', or { kind = 'cross_entropy' } to learn from the "
+                    "data.",
+                    "sampler",
+                    here,
+                )
+            if rows == "data" and not has_data_rows(recipe.sampler):
+                yield (
+                    f"{here}: applies to rows of the data alone, and the sampler gives none. Use sampler 'data_rows' "
+                    "or 'mixed', or let where choose other rows.",
+                    "sampler",
+                    here,
+                )
 
 
 def _selection(recipe: Recipe) -> Iterator[Finding]:
@@ -67,17 +112,18 @@ def _curriculum(recipe: Recipe) -> Iterator[Finding]:
 
 def _greedy_rows(recipe: Recipe) -> Iterator[Finding]:
     """The greedy row of a group is there for an advantage that compares with it, and only for one."""
-    writes = getattr(recipe.sampler, "greedy", None)
+    writes, mixture = getattr(recipe.sampler, "greedy", None), isinstance(recipe.sampler, Mixed)
     asking = [
         f"learners.{name}.terms.{key}.advantage"
         for name, learner in recipe.learners.items()
         for key, term in learner.terms.items()
         if isinstance(term, PolicyGradient) and any("greedy_rewards" in asks(own) for own in inside(term.advantage))
     ]
-    if writes is False:
+    if writes is False or mixture:
+        remedy = "Use sampler 'transformers' with greedy = true." if mixture else "Set sampler.greedy = true."
         for place in asking:
             missing = f"{place}: compares with the reward of a greedy completion, and none is written. "
-            yield missing + "Set sampler.greedy = true.", "sampler.greedy", place
+            yield missing + remedy, "sampler.greedy", place
     if writes and not asking:
         idle = "sampler.greedy: no advantage asks for greedy_rewards, so the greedy rows would be of no use. "
         yield idle + "Remove it, or use an advantage that compares with them.", "sampler.greedy", "learners.*.terms"

@@ -1,6 +1,8 @@
-"""Mistakes on the command line itself, in the style of all others: one plain line on the error stream."""
+"""A user's mistakes, those on the command line itself among them: plain lines on the error stream."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -42,3 +44,13 @@ def _report(error: Any) -> int:
     else:
         typer.echo(message, err=True)
     return error.exit_code
+
+
+@contextmanager
+def mistakes() -> Iterator[None]:
+    """A user's mistake (ValueError) becomes its message and exit code 1; anything else is a bug with a traceback."""
+    try:
+        yield
+    except ValueError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None

@@ -35,6 +35,7 @@ EXAMPLES: dict[str, Any] = {
     "max_new_tokens": 48,
     "samples": 8,
     "divergence_mask.high": 0.01,
+    "top_k_cross_entropy.k": 20,
     "keep": 4,
     "top": 2,
     "bottom": 2,
@@ -44,6 +45,10 @@ EXAMPLES: dict[str, Any] = {
     "weighted_sum.of": [
         {"weight": 0.5, "advantage": {"kind": "group_mean"}},
         {"weight": 0.5, "advantage": {"kind": "opo"}},
+    ],
+    "mixed.of": [
+        {"share": 0.5, "sampler": {"kind": "transformers", "policy": "small", "samples": 1, "max_new_tokens": 48}},
+        {"share": 0.5, "sampler": {"kind": "data_rows", "policy": "small", "max_new_tokens": 48}},
     ],
     "tasks": {"basic_arithmetic": {}},
     "function": "my_rewards:brevity",

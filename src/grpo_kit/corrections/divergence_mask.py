@@ -59,6 +59,11 @@ class DivergenceMask:
         return self
 
     @property
+    def token_local(self) -> bool:
+        """Whether each token is judged by itself."""
+        return self.level == "token"
+
+    @property
     def at_update(self) -> bool:
         """Whether it is decided anew at every optimizer step."""
         return self.at == "update"

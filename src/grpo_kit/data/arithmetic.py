@@ -24,7 +24,9 @@ SLIPS = tuple(slip for slip in range(-9, 10) if slip)
 
 @part("arithmetic")
 class Arithmetic:
-    r"""Distinct questions of an arithmetic task, with columns `prompt` (`3+8-5+2=`) and `answer` (`8`).
+    r"""Distinct questions of an arithmetic task: columns `prompt` (`3+8-5+2=`), `answer` (`8`) and `completion`.
+
+    The completion is a worked answer without an error, for supervised learning; see `worked_answer`.
 
     Terms are the digits 0 to 9, joined by `+` and `-`; numbers of terms take turns. There are only about 1600 training
     and 800 evaluation questions of three terms: where rows ask for more, the longer questions fill their place.
@@ -53,7 +55,9 @@ class Arithmetic:
         questions = list(
             islice(_take_turns([_distinct(terms, self.split, random) for terms in TERMS[self.task]]), self.rows)
         )
-        return datasets.Dataset.from_dict({"prompt": questions, "answer": [str(gold(text)) for text in questions]})
+        answers = [str(gold(text)) for text in questions]
+        worked = [worked_answer(text, 0.0, random) for text in questions]
+        return datasets.Dataset.from_dict({"prompt": questions, "answer": answers, "completion": worked})
 
 
 def split_of(question: str) -> Split:

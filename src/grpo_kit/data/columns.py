@@ -14,6 +14,7 @@ USUAL = {
         *("final_answer", "expected_answer", "ground_truth", "gold", "target", "label", "solution"),
         *("reference", "output", "response"),
     ),
+    "completion": ("response", "output", "solution", "answer", "chosen", "target"),
 }
 """What other tables call our columns, the likeliest first; only for hints."""
 

@@ -17,7 +17,7 @@ CHUNK = 1024
 """Rows tokenized in one call."""
 
 Judge = Callable[[Mapping[str, Sequence[Any]]], Mapping[int, str]]
-"""A reward's `row_faults`: columns in, the numbers of rows it cannot judge out, each with the reason."""
+"""A part's `row_faults`: columns in, the numbers of rows it cannot use out, each with the reason."""
 Problem = tuple[FaultKind, str]
 
 
@@ -29,16 +29,17 @@ def encode_prompts(
     needed: Sequence[str] = (),
     free: Collection[str] = (),
     judges: Sequence[Judge] = (),
+    writers: Sequence[Judge] = (),
     limit: int | None = None,
     limit_name: str = "max_prompt_tokens",
 ) -> PromptSet:
     """Tokenize the column `prompt`: a text as it is, chat messages through the chat template (applied once).
 
     Rows are never cut. Those without a prompt, longer than `max_tokens` (with everything the template adds), without a
-    text or number in a `needed` column (any value in a `free` one), or refused by a judge are left out and named in
-    `skipped`, as are the faults that the rows bring. `limit` stops after that many good rows; `limit_name` is what
-    users call the limit of tokens. ValueError when a needed column is missing, when the tokenizer has no chat template
-    for messages, or when no row is left.
+    text or number in a `needed` column (any value in a `free` one), or refused by `judges` (rewards: `not gradable`) or
+    by `writers` (samplers: `no completion`) are left out and named in `skipped`, as are the faults that the rows bring.
+    `limit` stops after that many good rows; `limit_name` is what users call the limit of tokens. ValueError when a
+    needed column is missing, when the tokenizer has no chat template for messages, or when no row is left.
     """
     rows = as_rows(rows)
     missing = {name: name for name in ("prompt", *needed) if name not in rows.columns}
@@ -58,7 +59,8 @@ def encode_prompts(
             if number not in problems:
                 problem = _problem(found[number], max_tokens, limit_name) or _value_problem(rows, number, needed, free)
                 problems |= {number: problem} if problem else {}
-        problems |= _judged(rows, [number for number in numbers if number not in problems], judges)
+        for kind, refusing in (("not gradable", judges), ("no completion", writers)):
+            problems |= _refused(rows, [number for number in numbers if number not in problems], kind, refusing)
         for number in numbers:
             if number in problems:
                 kind, reason = problems[number]
@@ -145,12 +147,12 @@ def _value_problem(rows: Rows, number: int, needed: Sequence[str], free: Collect
     return None
 
 
-def _judged(rows: Rows, numbers: Sequence[int], judges: Sequence[Judge]) -> dict[int, Problem]:
-    """What rewards say of rows that are fine otherwise."""
+def _refused(rows: Rows, numbers: Sequence[int], kind: FaultKind, judges: Sequence[Judge]) -> dict[int, Problem]:
+    """What rewards or samplers say of rows that are fine otherwise."""
     if not judges or not numbers:
         return {}
     columns = {name: [values[number] for number in numbers] for name, values in rows.columns.items()}
-    return {numbers[at]: ("not gradable", reason) for judge in judges for at, reason in judge(columns).items()}
+    return {numbers[at]: (kind, reason) for judge in judges for at, reason in judge(columns).items()}
 
 
 def _none_left(rows: Rows, faults: Sequence[Fault], limit: str) -> str:

@@ -18,6 +18,7 @@ FaultKind = Literal[
     "duplicate id",
     "few-shot example",
     "not gradable",
+    "no completion",
 ]
 """What can be wrong with a row; the page on data says what each means."""
 

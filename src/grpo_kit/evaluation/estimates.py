@@ -66,9 +66,20 @@ def interval(tallies: Sequence[Tally], confidence: float = 0.95) -> tuple[float,
     effective = float(least)
     if 0 < mean < 1 and variance >= 0:
         effective = min(max(mean * (1 - mean) / variance, least), most) if variance > 0 else most
+    return wilson(mean, effective, confidence)
+
+
+def wilson(share: float, effective: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval for a share found in an effective number of independent trials; see `interval`.
+
+    Example:
+        >>> low, high = wilson(0.5, 100)
+        >>> round(low, 3), round(high, 3)
+        (0.404, 0.596)
+    """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    center = mean + z * z / (2 * effective)
-    half = z * sqrt(mean * (1 - mean) / effective + z * z / (4 * effective**2))
+    center = share + z * z / (2 * effective)
+    half = z * sqrt(share * (1 - share) / effective + z * z / (4 * effective**2))
     scale = 1 + z * z / effective
     return max(0.0, (center - half) / scale), min(1.0, (center + half) / scale)
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from grpo_kit.recipe import Recipe
+from grpo_kit.samplers.data_rows import DataRows
+from grpo_kit.samplers.mixed import portions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +32,13 @@ class Calls:
 
 def of_a_step(recipe: Recipe, longest_prompt: int) -> tuple[Calls, ...]:
     """The calls of one pass through the loop, in their order; the most are those of all rounds that a refill tries."""
-    written, longest = recipe.prompts_per_step * _written(recipe), _longest(recipe, longest_prompt)
-    found = [_sampling(recipe, policy) for policy in getattr(recipe.sampler, "reads", ())]
+    written, longest = written_rows(recipe), _longest(recipe, longest_prompt)
+    found = [
+        _sampling(recipe, policy, sampler, prompts)
+        for _, sampler, prompts in portions(recipe.sampler, recipe.prompts_per_step)
+        if not isinstance(sampler, DataRows)
+        for policy in getattr(sampler, "reads", ())
+    ]
     for name in recipe.scored():
         most = _micro_batches(recipe, name, written, longest)
         most = None if most is None else most * rounds(recipe)
@@ -56,9 +63,14 @@ def of_a_step(recipe: Recipe, longest_prompt: int) -> tuple[Calls, ...]:
 
 def trained_rows(recipe: Recipe) -> int:
     """Rows of a step that a learner is trained on, at most."""
-    samples = _samples(recipe)
-    keep = getattr(recipe.selection.rule, "keep", samples) if recipe.selection else samples
-    return recipe.prompts_per_step * min(keep, samples)
+    keep = getattr(recipe.selection.rule, "keep", None) if recipe.selection else None
+    found = [(prompts, _samples(own)) for _, own, prompts in portions(recipe.sampler, recipe.prompts_per_step)]
+    return sum(prompts * (samples if keep is None else min(keep, samples)) for prompts, samples in found)
+
+
+def written_rows(recipe: Recipe) -> int:
+    """Rows of one round of sampling, greedy ones too."""
+    return sum(prompts * _written(own) for _, own, prompts in portions(recipe.sampler, recipe.prompts_per_step))
 
 
 def evaluations(recipe: Recipe) -> int:
@@ -74,25 +86,24 @@ def rounds(recipe: Recipe) -> int:
     return 1 if recipe.refill is None else recipe.refill.tries
 
 
-def _sampling(recipe: Recipe, policy: str) -> Calls:
+def _sampling(recipe: Recipe, policy: str, sampler: object, prompts: int) -> Calls:
     """One prefill a batch of prompts, then a pass a token until all rows of the batch have ended."""
-    sampler = recipe.sampler
     per_batch = getattr(sampler, "rows_per_batch", None)
-    batches = ceil(recipe.prompts_per_step / max(1, per_batch // _samples(recipe))) if per_batch else 1
+    batches = ceil(prompts / max(1, per_batch // _samples(sampler))) if per_batch else 1
     fewest = batches * (2 if getattr(sampler, "greedy", False) else 1)  # greedy rows are batches of their own
     tokens = getattr(sampler, "max_new_tokens", None)
     most = fewest * tokens * rounds(recipe) if per_batch and tokens else None
-    rows = recipe.prompts_per_step * _written(recipe) * rounds(recipe)
+    rows = prompts * _written(sampler) * rounds(recipe)
     return Calls(what="sample", policy=policy, rows=rows, fewest=fewest, most=most)
 
 
-def _samples(recipe: Recipe) -> int:
-    return getattr(recipe.sampler, "samples", 1)
+def _samples(sampler: object) -> int:
+    return getattr(sampler, "samples", 1)
 
 
-def _written(recipe: Recipe) -> int:
+def _written(sampler: object) -> int:
     """Completions a prompt, a greedy one too."""
-    return _samples(recipe) + bool(getattr(recipe.sampler, "greedy", False))
+    return _samples(sampler) + bool(getattr(sampler, "greedy", False))
 
 
 def _longest(recipe: Recipe, longest_prompt: int) -> int | None:

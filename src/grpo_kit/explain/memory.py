@@ -13,12 +13,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrai
 
 from grpo_kit.batch import Rollouts
 from grpo_kit.detail import Detail
-from grpo_kit.explain.calls import rows_at_once, trained_rows
+from grpo_kit.explain.calls import rows_at_once, trained_rows, written_rows
 from grpo_kit.policies import Policy, PolicySpec
 from grpo_kit.policies.load import DTYPES, model_folder
 from grpo_kit.recipe import Recipe
-from grpo_kit.samplers import TransformersSampler
+from grpo_kit.samplers import DataRows, TransformersSampler
 from grpo_kit.samplers.decoding import draw, restrict
+from grpo_kit.samplers.mixed import portions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,16 +123,21 @@ def _real() -> Any:
 
 def _works(recipe: Recipe, policy: Policy, prompt: int, live: bool) -> tuple[int | None, int | None, int | None]:
     """What sampling, scoring and updating take on top of what stays."""
-    sampler = recipe.sampler
-    if not isinstance(sampler, TransformersSampler):
+    found = [(own, prompts) for _, own, prompts in portions(recipe.sampler, recipe.prompts_per_step)]
+    if not all(isinstance(own, TransformersSampler | DataRows) for own, _ in found):
         return None, None, None
-    rows = recipe.prompts_per_step * (sampler.samples + sampler.greedy)
-    width, longest = sampler.max_new_tokens, prompt + sampler.max_new_tokens
+    rows, width = written_rows(recipe), max(own.max_new_tokens for own, _ in found)
+    longest = prompt + width
 
     def batch(rows: int) -> Rollouts:
         return _rows(rows_at_once(recipe, policy.name, rows, longest), prompt, width)
 
-    sampling = _of_sampling(policy, sampler, recipe.prompts_per_step, prompt) if policy.name in sampler.reads else None
+    written = [
+        _of_sampling(policy, own, prompts, prompt)
+        for own, prompts in found
+        if isinstance(own, TransformersSampler) and policy.name in own.reads
+    ]
+    sampling = max(written, default=None)
     scoring = updating = None
     if policy.name in recipe.scored():
         scored = batch(rows)

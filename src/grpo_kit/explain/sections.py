@@ -11,6 +11,8 @@ from grpo_kit.explain.signals import signals
 from grpo_kit.explain.sizes import in_words
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.setup import Inputs
+from grpo_kit.samplers.data_rows import DataRows
+from grpo_kit.samplers.mixed import portions
 
 SYMBOLS = (
     r"$i$ is a row (a completion), $t$ one of its tokens, $o_{it}$ that token, $|o_i|$ the number of its tokens that "
@@ -36,10 +38,13 @@ def explain(recipe: Recipe, inputs: Inputs) -> tuple[Section, ...]:
 
 
 def _rows(recipe: Recipe) -> Iterator[str]:
-    samples = getattr(recipe.sampler, "samples", 1)
-    rows = recipe.prompts_per_step * samples
-    by = ", ".join(f"'{name}'" for name in getattr(recipe.sampler, "reads", ())) or described(recipe.sampler)
-    yield f"{recipe.prompts_per_step} prompts with {samples} completions each: {rows} rows, written by {by}."
+    for _, sampler, prompts in portions(recipe.sampler, recipe.prompts_per_step):
+        if isinstance(sampler, DataRows):
+            yield f"{prompts} prompts with the completion of the data each (column '{sampler.column}'): {prompts} rows."
+            continue
+        samples = getattr(sampler, "samples", 1)
+        by = ", ".join(f"'{name}'" for name in getattr(sampler, "reads", ())) or described(sampler)
+        yield f"{prompts} prompts with {samples} completions each: {prompts * samples} rows, written by {by}."
     if getattr(recipe.sampler, "greedy", False):
         yield "Beside them one greedy completion of each prompt, rewarded for comparison and never trained on."
     if recipe.curriculum is not None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from grpo_kit.formula import name as in_latex
 from grpo_kit.recipe import Recipe
+from grpo_kit.samplers.mixed import has_sampled_rows, writers
 from grpo_kit.terms import DivergenceTerm, PolicyGradient
 
 
@@ -31,8 +32,10 @@ def signals(recipe: Recipe) -> tuple[Signal, ...]:
     """Every signal of a step: the behavior policy's, then the scored ones, then each learner's current ones."""
     terms = {f"learners.{name}.terms.{key}": t for name, own in recipe.learners.items() for key, t in own.terms.items()}
     behavior = tuple(place for place, term in terms.items() if _reads_behavior(term))
-    writers = ", ".join(getattr(recipe.sampler, "reads", ())) or "the sampler"
-    found = [Signal(symbol=r"\mu", policy=writers, when="sampled", readers=behavior)]
+    found: list[Signal] = []
+    if has_sampled_rows(recipe.sampler):
+        by = ", ".join(writers(recipe.sampler)) or "the sampler"
+        found.append(Signal(symbol=r"\mu", policy=by, when="sampled", readers=behavior))
     places = recipe.readers()
     for policy in recipe.scored():
         readers = tuple(place for place, read in places.items() if place != "sampler" and policy in read)

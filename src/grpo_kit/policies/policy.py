@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from grpo_kit.batch import Rollouts
 from grpo_kit.detail import Detail
-from grpo_kit.head import Distributions, Head, Hidden, read, reading
+from grpo_kit.head import Distributions, Head, Hidden, read as read_chunks, reading
 from grpo_kit.joining import join_scores
 from grpo_kit.shapes import Logits, TokenIds, TokenMask
 from grpo_kit.signals import Scores, TopTokens
@@ -135,9 +135,13 @@ class Policy:
         With gradient where enabled. One forward pass over all rows given; `score_all` splits a large batch. Zero where
         no token was written.
         """
-        hidden, head = self.hidden(rollouts), self.head
+        return self.read(self.hidden(rollouts), rollouts, temperature=temperature, detail=detail)
+
+    def read(self, hidden: Hidden, rollouts: Rollouts, *, temperature: float, detail: Detail) -> Scores:
+        """The scores of rollouts whose hidden states are there already, see `score`."""
+        head = self.head
         tokens = rollouts.tokens.flatten()[places(rollouts.mask).to(rollouts.mask.device)].to(self.device)
-        values = read(reading(tokens, detail, temperature), hidden, head)
+        values = read_chunks(reading(tokens, detail, temperature), hidden, head)
         home = rollouts.mask.device  # policies may sit on devices of their own; everything else is with the rollouts
         values = [put_back(value.to(home), rollouts.mask) for value in values]
         logprobs = values.pop(0)

@@ -10,7 +10,10 @@ from grpo_kit.shapes import PerToken, TokenMask
 
 @runtime_checkable
 class Ratio(Protocol):
-    """Token log-ratios current - anchor in, the log-ratio that the surrogate sees out."""
+    """Token log-ratios current - anchor in, the log-ratio that the surrogate sees out.
+
+    One that leaves each token by itself says so by an attribute `token_local` that is True.
+    """
 
     def __call__(self, log_ratio: PerToken, mask: TokenMask) -> PerToken:
         """Bring the log-ratio to the part's level; 0 outside the mask."""

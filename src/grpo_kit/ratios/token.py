@@ -1,5 +1,7 @@
 """Each token's own ratio, as in PPO."""
 
+from typing import ClassVar
+
 from grpo_kit.masked import select
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken, TokenMask
@@ -16,6 +18,8 @@ class TokenRatio:
         >>> TokenRatio()(torch.tensor([[0.1, 0.3]]), torch.tensor([[True, False]]))
         tensor([[0.1000, 0.0000]])
     """
+
+    token_local: ClassVar[bool] = True
 
     @property
     def formula(self) -> str:

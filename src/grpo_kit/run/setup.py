@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -17,6 +18,7 @@ from grpo_kit.policies import Policy, load_policy, load_tokenizer
 from grpo_kit.policies.load import device_of, position_limit
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import Python, Reward
+from grpo_kit.samplers.mixed import places_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +65,10 @@ def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) 
         policies = {name: replace(spec, trust_remote_code=False) for name, spec in recipe.policies.items()}
         recipe = replace(recipe, policies=policies)
     tokenizers, mistakes = _tokenizers(recipe)
-    tokenizer = tokenizers.get(getattr(recipe.sampler, "policy", "")) or next(iter(tokenizers.values()), None)
+    reads = getattr(recipe.sampler, "reads", ())
+    tokenizer = next((tokenizers[name] for name in (*reads, *tokenizers) if name in tokenizers), None)
     rewards = {} if any(place.startswith("rewards") for place in removed) else recipe.rewards
+    samplers = {} if any(place.startswith("sampler") for place in removed) else places_of(recipe.sampler)
     sources: list[tuple[str, Data, int | None]] = [("data", recipe.data, None)]
     if recipe.evaluation is not None:
         sources.append(("evaluation.data", recipe.evaluation.data, recipe.evaluation.questions))
@@ -74,7 +78,8 @@ def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) 
         if any(gone == place or gone.startswith(f"{place}.") for gone in removed):
             continue
         try:
-            found = _prompts(recipe, as_rows(data()), rewards, tokenizer, limit)
+            writers = samplers if place == "data" else {}
+            found = _prompts(recipe, as_rows(data()), rewards, writers, tokenizer, limit)
             if found is not None:
                 sets[place] = found
         except ValueError as error:
@@ -96,11 +101,13 @@ def _prompts(
     recipe: Recipe,
     rows: Rows,
     rewards: Mapping[str, Reward],
+    samplers: Mapping[str, Any],
     tokenizer: PreTrainedTokenizerBase | None,
     limit: int | None,
 ) -> PromptSet | None:
-    """Rows as prompts that every reward can judge; ValueError says why not. None for want of a tokenizer."""
-    readers = {column: f"rewards.{name}" for name, part in rewards.items() for column in getattr(part, "columns", ())}
+    """Rows as prompts that every reward and sampler can use; ValueError says why not. None for want of a tokenizer."""
+    parts = {**samplers, **{f"rewards.{name}": part for name, part in rewards.items()}}
+    readers = {column: place for place, part in parts.items() for column in getattr(part, "columns", ())}
     missing = {column: column for column in ("prompt", *sorted(readers)) if column not in rows.columns}
     if missing:
         raise ValueError(missing_columns(rows, missing, readers))
@@ -110,14 +117,18 @@ def _prompts(
     strict = {name: part for name, part in rewards.items() if not isinstance(part, Python)}
     judges = {name: part.row_faults for name, part in strict.items() if hasattr(part, "row_faults")}  # pyright: ignore[reportAttributeAccessIssue]
     plain = {column for name, part in strict.items() if name not in judges for column in getattr(part, "columns", ())}
-    needed = sorted({column for part in strict.values() for column in getattr(part, "columns", ())})
+    needed = sorted(
+        {column for part in (*strict.values(), *samplers.values()) for column in getattr(part, "columns", ())}
+    )
+    fillers = {place: part.row_faults for place, part in samplers.items() if hasattr(part, "row_faults")}
     found = encode_prompts(
         rows,
         tokenizer,
         max_tokens=recipe.max_prompt_tokens,
         needed=needed,
         free=set(needed) - plain,
-        judges=[partial(_named, name, judge) for name, judge in judges.items()],
+        judges=[partial(_named, f"rewards.{name}", judge) for name, judge in judges.items()],
+        writers=[partial(_named, place, partial(judge, tokenizer=tokenizer)) for place, judge in fillers.items()],
         limit=limit,
     )
     if recipe.on_bad_row == "stop" and found.skipped:
@@ -127,9 +138,9 @@ def _prompts(
     return found
 
 
-def _named(name: str, judge: Judge, columns: Mapping[str, Sequence[object]]) -> dict[int, str]:
-    """What a reward says of the rows it cannot judge, under its name."""
-    return {row: f"rewards.{name}: {reason}" for row, reason in judge(columns).items()}
+def _named(place: str, judge: Judge, columns: Mapping[str, Sequence[object]]) -> dict[int, str]:
+    """What a reward or a sampler says of the rows it cannot use, under its place."""
+    return {row: f"{place}: {reason}" for row, reason in judge(columns).items()}
 
 
 def _tokenizers(recipe: Recipe) -> tuple[dict[str, PreTrainedTokenizerBase], list[str]]:

@@ -1,25 +1,10 @@
-"""Samplers: policies write completions."""
+"""Samplers: policies write completions, or the data set gives its own."""
 
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
-
-import torch
-
-from grpo_kit.batch import Prompts, Rollouts
-from grpo_kit.parts import Role
-from grpo_kit.policies.policy import Policy
+from grpo_kit.samplers.data_rows import DataRows
+from grpo_kit.samplers.mixed import Mixed, Share
+from grpo_kit.samplers.role import SAMPLERS, Sampler
 from grpo_kit.samplers.transformers import TransformersSampler
 
+SAMPLERS.built_in |= {"transformers": TransformersSampler, "data_rows": DataRows, "mixed": Mixed}
 
-@runtime_checkable
-class Sampler(Protocol):
-    """Prompts, policies and a generator in, rollouts with their behavior policy out."""
-
-    def __call__(self, prompts: Prompts, policies: Mapping[str, Policy], generator: torch.Generator) -> Rollouts:
-        """Write completions of every prompt."""
-        ...
-
-
-SAMPLERS = Role("samplers", Sampler, {"transformers": TransformersSampler})
-
-__all__ = ["SAMPLERS", "Sampler", "TransformersSampler"]
+__all__ = ["SAMPLERS", "DataRows", "Mixed", "Sampler", "Share", "TransformersSampler"]

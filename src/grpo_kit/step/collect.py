@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 import torch
 
 from grpo_kit import diagnostics
-from grpo_kit.batch import Experience, Prompts, Rewards
+from grpo_kit.batch import Experience, Prompts, Rewards, Sampled
 from grpo_kit.data import PromptStream
 from grpo_kit.joining import join
 from grpo_kit.memory import Memory
@@ -109,19 +109,21 @@ def sample(
 ) -> Experience:
     """One round: rollouts, the frozen signals that some part asked for, and every reward component."""
     try:
-        rollouts = recipe.sampler(prompts, policies, generator)
+        written = recipe.sampler(prompts, policies, generator)
     except ArithmeticError as error:
         raise NonFiniteError(f"step {step}: {error}.") from error
+    rollouts, supplied = (written.rollouts, written.signals) if isinstance(written, Sampled) else (written, {})
     clock.lap("sample")
     clock.tokens += int(rollouts.mask.sum())
-    signals = Signals(
-        {
-            SignalKey(name, policies[name].version): policies[name].score_all(
-                rollouts, temperature=rollouts.temperature
-            )
-            for name in recipe.scored()
-        }
-    )
+    there = {key.policy for key in supplied}
+    scored = {
+        SignalKey(name, policies[name].version): policies[name].score_all(
+            rollouts, temperature=rollouts.temperature, detail=detail
+        )
+        for name, detail in recipe.details().items()
+        if name not in there
+    }
+    signals = Signals({**supplied, **scored})
     _refuse_non_finite_scores(signals, rollouts.mask, step)
     clock.lap("score")
     components = {

@@ -11,12 +11,12 @@ from grpo_kit.shapes import PerRow, RowMask
 
 
 def select_rows(recipe: Recipe, experience: Experience, memory: Memory, generator: torch.Generator) -> RowMask:
-    """The rows to train on: those the selection keeps, all sampled ones without one."""
+    """The rows to train on: those the selection keeps, all without one, and the rows of a data set in any case."""
     rollouts, settings = experience.rollouts, recipe.selection
     if settings is None:
         return ~rollouts.greedy
     rewards = sampled_rewards(experience, settings.rewards)
-    return memory.call("selection", settings.rule, rewards, rollouts.groups, generator=generator)
+    return memory.call("selection", settings.rule, rewards, rollouts.groups, generator=generator) | ~rollouts.sampled
 
 
 def kept_groups(
@@ -41,6 +41,7 @@ def kept_groups(
 
 
 def sampled_rewards(experience: Experience, weights: Mapping[str, float]) -> PerRow:
-    """The weighted sum of reward components of the sampled rows; NaN for greedy ones, which nothing may keep."""
-    rewards = experience.rewards.total(weights).to(experience.rollouts.groups.device)
-    return torch.where(experience.rollouts.greedy, torch.nan, rewards)
+    """The weighted sum of reward components of the sampled rows; NaN for greedy ones and those of a data set."""
+    rollouts = experience.rollouts
+    rewards = experience.rewards.total(weights).to(rollouts.groups.device)
+    return torch.where(rollouts.greedy | ~rollouts.sampled, torch.nan, rewards)

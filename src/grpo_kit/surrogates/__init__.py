@@ -19,7 +19,8 @@ class Surrogate(Protocol):
     A surrogate that needs more names it as a parameter: `mask` (TokenMask, the tokens that count, for one that looks at
     whole rows: it says how its loss spreads over the row's tokens), `logprobs` (LogProbs, the record of the three).
     One with a bound may say by a method `clipped`, called with the same inputs, which tokens the bound acts on; the
-    metric `clip_fraction` is their share.
+    metric `clip_fraction` is their share. One whose loss of a token depends on that token alone says so by an attribute
+    `token_local` that is True; it is then called with some tokens of the batch at a time.
     """
 
     def __call__(self, log_ratio: PerToken, advantages: PerToken, *args: Any, **asked: Any) -> PerToken:

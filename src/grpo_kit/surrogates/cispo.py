@@ -1,7 +1,7 @@
 """Clipped importance weights, as in CISPO: the weight is bounded, the gradient never removed."""
 
 from math import log
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -33,6 +33,8 @@ class CISPO:
         >>> CISPO()(ratio.log(), torch.tensor([[1.0, 1.0]])) / ratio.log()
         tensor([[-0.5000, -5.0000]])
     """
+
+    token_local: ClassVar[bool] = True
 
     bound: Literal["absolute", "relative"] = "absolute"
     high: Annotated[float, Field(gt=0)] = 5.0

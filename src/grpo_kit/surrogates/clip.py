@@ -1,7 +1,7 @@
 """PPO's pessimistic clip, with an edge of its own on each side and an optional cap."""
 
 from math import log, log1p
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, model_validator
@@ -31,6 +31,8 @@ class Clip:
         >>> Clip()(ratio.log(), torch.tensor([[-1.0, -1.0, 1.0, 1.0]]))
         tensor([[ 0.8000,  1.5000, -1.2000, -0.5000]])
     """
+
+    token_local: ClassVar[bool] = True
 
     low: Annotated[float, Field(ge=0, lt=1)] = 0.2
     high: Annotated[float, Field(ge=0)] = 0.2

@@ -1,7 +1,7 @@
 """A mask by how far a token's probability has moved, in place of a clip of its ratio, as in DPPO."""
 
 from math import log
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -39,6 +39,8 @@ class DPPO:
         >>> DPPO()(logprobs.log_ratio, torch.tensor([[1.0, 1.0]]), logprobs)  # 0.6 - 0.4 > 0.15; else -2 log 2
         tensor([[-0.0000, -1.3863]])
     """
+
+    token_local: ClassVar[bool] = True
 
     divergence: Literal["tv", "kl"] = "tv"
     low: Annotated[float, Field(ge=0)] = 0.15

@@ -1,5 +1,7 @@
 """The plain score-function loss."""
 
+from typing import ClassVar
+
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken
 
@@ -17,6 +19,8 @@ class Reinforce:
         >>> Reinforce()(torch.tensor([[0.0, 0.5]]), torch.tensor([[1.0, -1.0]]))
         tensor([[-0.0000,  0.5000]])
     """
+
+    token_local: ClassVar[bool] = True
 
     @property
     def formula(self) -> str:

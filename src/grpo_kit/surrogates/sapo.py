@@ -1,7 +1,7 @@
 """A soft gate around ratio 1 in place of a hard clip, as in SAPO."""
 
 from math import log1p
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -32,6 +32,8 @@ class SAPO:
         >>> SAPO()(torch.tensor([[0.0, 5.0]]), torch.tensor([[1.0, 1.0]]))
         tensor([[-2., -4.]])
     """
+
+    token_local: ClassVar[bool] = True
 
     tau_positive: Annotated[float, Field(gt=0)] = 1.0
     tau_negative: Annotated[float, Field(gt=0)] = 1.05

@@ -1,6 +1,7 @@
 """An entropy bonus as a term."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from grpo_kit.batch import Experience
 from grpo_kit.learner_rewards import LearnerRewards
@@ -9,6 +10,7 @@ from grpo_kit.memory import Memory
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken, TokenMask
 from grpo_kit.signals import Scores
+from grpo_kit.terms.where import Where
 
 
 @part("entropy")
@@ -18,9 +20,13 @@ class EntropyBonus:
     The entropy is of the whole next-token distribution, in nats, at the sampling temperature.
 
     Attributes:
+        where: the rows it applies to; all by default.
         weight: factor of the term in the objective, in reward per nat.
     """
 
+    token_local: ClassVar[bool] = True
+
+    where: Where | None = None
     weight: float = 0.001
 
     @property

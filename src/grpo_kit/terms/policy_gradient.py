@@ -1,15 +1,17 @@
 """The policy-gradient term: advantage x ratio x surrogate x correction, in one place."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from einops import repeat
 from pydantic import Field, model_validator
 
 from grpo_kit.advantages import ADVANTAGES, Advantage
+from grpo_kit.advantages.live import is_live, live
 from grpo_kit.batch import Experience
 from grpo_kit.corrections import CORRECTIONS, Correction, factors
+from grpo_kit.detail import Detail
 from grpo_kit.learner_rewards import LearnerRewards, of_advantage
 from grpo_kit.logprobs import LogProbs
 from grpo_kit.masked import product, select
@@ -20,6 +22,7 @@ from grpo_kit.ratios import RATIOS, Ratio, TokenRatio
 from grpo_kit.shapes import PerToken, TokenMask
 from grpo_kit.signals import Scores
 from grpo_kit.surrogates import SURROGATES, Reinforce, Surrogate
+from grpo_kit.terms.where import Where
 
 FARTHEST = 20.0
 """Largest log-ratio of a dropped token: its ratio, 5e8, is finite in float32."""
@@ -40,6 +43,10 @@ class PolicyGradient:
     the whole row (the geometric mean of `gmpo`) still sees its log-ratio, as +-20 nats where it is farther than that:
     a ratio that overflows may be the very reason for dropping it.
 
+    It applies to rows that some policy wrote; rows of a data set have no behavior policy. A live advantage, such as
+    `teacher_log_ratio`, is taken at every update on the current log-probabilities. `reinforce` without a correction
+    does not look at an anchor, so the learner does not score its rows for one.
+
     Attributes:
         advantage: rewards of the rows to advantages.
         surrogate: the loss around the ratio.
@@ -47,6 +54,7 @@ class PolicyGradient:
         anchor: what `current` is compared with.
         correction: detached weight for tokens of another origin; none by default.
         baseline: whether the advantage sees the rows that the selection kept, or all that were sampled.
+        where: the rows it applies to, beside that they are sampled; all by default.
         weight: factor of the term in the objective.
     """
 
@@ -56,6 +64,7 @@ class PolicyGradient:
     anchor: Literal["proximal", "behavior"] = "proximal"
     correction: Annotated[Correction, CORRECTIONS] | None = None
     baseline: Literal["selected", "sampled"] = "selected"
+    where: Where | None = None
     weight: float = 1.0
 
     @model_validator(mode="after")
@@ -74,25 +83,66 @@ class PolicyGradient:
             )
         return self
 
+    @model_validator(mode="after")
+    def _distributions_are_at_hand(self) -> "PolicyGradient":
+        if not self.token_local and any(
+            own.details.get(own.teacher, Detail()) != Detail() for _, own in live(self.advantage)
+        ):
+            raise ValueError(
+                "control_variate needs whole distributions, which are at hand token by token alone, and ratio, surrogate "
+                "or correction couple the tokens of a row; use ratio 'token', a surrogate and a correction of single "
+                "tokens, or leave control_variate out"
+            )
+        return self
+
     @property
     def needs_entropy(self) -> bool:
         """Never: the surrogate sees the sampled tokens alone."""
         return False
 
+    @property
+    def needs_writer(self) -> bool:
+        """Always: it applies to sampled rows alone."""
+        return True
+
+    @property
+    def needs_anchor(self) -> bool:
+        """Whether anything looks at the anchor's log-probabilities."""
+        return not isinstance(self.surrogate, Reinforce) or self.correction is not None
+
+    @property
+    def token_local(self) -> bool:
+        """Whether the loss of a token depends on that token alone, once advantages and corrections are fixed."""
+        deciding = (self.ratio, self.surrogate, *(own for own, at_update in factors(self.correction) if at_update))
+        return all(getattr(own, "token_local", False) for own in deciding)
+
     def reads(self, learner: str) -> tuple[str, ...]:
-        """The learner's own scores, where they are the anchor."""
-        return (learner,) if self.anchor == "proximal" else ()
+        """The learner's own scores, where they are the anchor, and the teachers of live advantages."""
+        own = (learner,) if self.anchor == "proximal" and self.needs_anchor else ()
+        return (*own, *(own.teacher for _, own in live(self.advantage)))
+
+    def details(self, learner: str) -> Mapping[str, Detail]:
+        """As much of the teachers' distributions as control variates read."""
+        found: dict[str, Detail] = {}
+        for _, own in live(self.advantage):
+            for name, detail in own.details.items():
+                found[name] = found.get(name, Detail()) | detail
+        return found
 
     def freeze(
         self, experience: Experience, rewards: LearnerRewards, learner: str, memory: Memory
-    ) -> Mapping[str, PerToken]:
-        """Advantages, anchor, behavior and correction of every row."""
+    ) -> Mapping[str, Any]:
+        """Advantages, anchor, behavior and correction of every row, and the scores of the teachers."""
         rollouts = experience.rollouts
         assert rollouts.behavior is not None, "a policy gradient needs rows that somebody sampled"
         behavior = rollouts.behavior.logprobs
-        anchor = behavior if self.anchor == "behavior" else experience.signals[learner].logprobs
         advantages = self._advantages(experience, rewards, memory)
-        frozen = {"advantages": advantages, "anchor": anchor, "behavior": behavior}
+        frozen: dict[str, Any] = {"advantages": advantages, "behavior": behavior}
+        frozen |= {f"teacher/{own.teacher}": experience.signals[own.teacher] for _, own in live(self.advantage)}
+        if not self.needs_anchor:
+            return frozen
+        anchor = behavior if self.anchor == "behavior" else experience.signals[learner].logprobs
+        frozen["anchor"] = anchor
         at_scoring = LogProbs(current=anchor, anchor=anchor, behavior=behavior)
         offers = {"groups": rollouts.groups, "advantages": advantages}
         fixed = [factor for factor, is_live in factors(self.correction) if not is_live]
@@ -101,17 +151,11 @@ class PolicyGradient:
             frozen["correction"] = product(*weights)
         return frozen
 
-    def __call__(
-        self, current: Scores, frozen: Mapping[str, PerToken], written: TokenMask, counted: TokenMask
-    ) -> PerToken:
+    def __call__(self, current: Scores, frozen: Mapping[str, Any], written: TokenMask, counted: TokenMask) -> PerToken:
         """Loss of each token; see the class."""
-        logprobs = LogProbs(
-            current=select(current.logprobs, written),
-            anchor=select(frozen["anchor"], written),
-            behavior=select(frozen["behavior"], written),
-        )
+        logprobs = self.logprobs(current.logprobs, frozen, written)
         log_ratio = select(self.ratio(logprobs.log_ratio, written), counted)
-        advantages = select(frozen["advantages"], counted)
+        advantages = self.advantages(current, frozen, counted)
         fixed = select(frozen["correction"], counted) if "correction" in frozen else counted.to(log_ratio)
         moved = (logprobs.current - logprobs.behavior).detach()
         live = [factor for factor, is_live in factors(self.correction) if is_live]
@@ -120,9 +164,30 @@ class PolicyGradient:
         log_ratio = torch.where(weights == 0, log_ratio.clamp(-FARTHEST, FARTHEST), log_ratio)
         return weights * call_with(self.surrogate, log_ratio, advantages, mask=counted, logprobs=logprobs)
 
+    def logprobs(self, current: PerToken, frozen: Mapping[str, Any], written: TokenMask) -> LogProbs:
+        """The three log-probabilities of each token; the current one is the anchor where nothing looks at one."""
+        current = select(current, written)
+        anchor = select(frozen["anchor"], written) if self.needs_anchor else current.detach()
+        return LogProbs(current=current, anchor=anchor, behavior=select(frozen["behavior"], written))
+
+    def advantages(self, current: Scores, frozen: Mapping[str, Any], counted: TokenMask) -> PerToken:
+        """The advantage of each token: what was fixed, and what live advantages make of the current policy.
+
+        Where `current` has no distributions control variates are left out: for looking at.
+        """
+        found = select(frozen["advantages"], counted)
+        for weight, own in live(self.advantage):
+            teacher: Scores = frozen[f"teacher/{own.teacher}"]
+            found = found + weight * own(select(current.logprobs, counted), select(teacher.logprobs, counted))
+            baseline = None if current.distributions is None else own.baseline(current, teacher, counted)
+            found = found if baseline is None else found + weight * baseline
+        return found
+
     def _advantages(self, experience: Experience, rewards: LearnerRewards, memory: Memory) -> PerToken:
         """The advantage of every token, from the rewards of the rows that its baseline may see."""
         rollouts = experience.rollouts
+        if is_live(self.advantage):  # nothing of it is fixed
+            return torch.zeros(rollouts.mask.shape, device=rollouts.mask.device)
         in_baseline = rewards.kept if self.baseline == "selected" else ~rollouts.greedy
         total = torch.where(in_baseline, rewards.total, torch.nan)
         offers = of_advantage(asks(self.advantage), experience, rewards, seen=~total.isnan())
