@@ -24,9 +24,12 @@ from grpo_kit import (
     Product,
     Reinforce,
     Rewards,
+    Scores,
     Signals,
+    TeacherLogRatio,
     diagnostics,
 )
+from grpo_kit.learner_batch import LearnerBatch
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -73,6 +76,18 @@ def test_of_sampling_reports_sampled_lengths():
 PARTS = {"advantage": GroupMean(), "surrogate": Clip()}
 
 
+def batch_of(rows, frozen, counted=None) -> LearnerBatch:
+    """Rows with what a term has fixed of them; all their tokens count unless said otherwise."""
+    counted = rows.mask if counted is None else counted
+    return LearnerBatch(
+        rollouts=rows,
+        numbers=tuple(range(len(rows))),
+        counted=counted,
+        applies={"policy": counted},
+        frozen={"policy": frozen},
+    )
+
+
 def learner(**changes) -> Learner:
     terms = {"policy": PolicyGradient(**PARTS, **changes)}
     return Learner(rewards={"task": 1.0}, terms=terms, weighting=EqualTokens(), optimizer=AdamW(lr=1e-3))
@@ -97,9 +112,8 @@ def test_of_term_ignores_what_is_masked():
     bad = torch.tensor([[0.0, 0.0], [0.0, torch.nan]])
     frozen = {"advantages": torch.tensor([[1.0, 1.0], [0.0, 0.0]]), "anchor": bad, "behavior": bad - math.log(2)}
     frozen["correction"] = torch.tensor([[2.0, 2.0], [2.0, torch.nan]])
-    batch = Batch(rollouts=rows, numbers=tuple(range(len(rows))), counted=rows.mask, frozen={"policy": frozen})
     term = learner(correction=ImportanceWeight()).terms["policy"]
-    found = diagnostics.of_term("t", term, frozen, torch.zeros(2, 2) + math.log(3), batch)
+    found = diagnostics.of_term("t", "policy", term, torch.zeros(2, 2) + math.log(3), batch_of(rows, frozen))
     assert all(math.isfinite(value) for value in found.values())
     assert found["t/ratio_mean"] == pytest.approx(3.0)
     assert found["t/log_ratio_to_behavior"] == pytest.approx(math.log(6))
@@ -119,8 +133,7 @@ def of_term(term, *, log_ratio, advantages, gap=0.0):
         frozen["correction"] = term.correction(anchor - frozen["behavior"], rows.mask)
     if term.anchor == "behavior":
         frozen["anchor"] = frozen["behavior"]
-    batch = Batch(rollouts=rows, numbers=(0,), counted=rows.mask, frozen={"policy": frozen})
-    return diagnostics.of_term("t", term, frozen, anchor + log_ratio, batch)
+    return diagnostics.of_term("t", "policy", term, anchor + log_ratio, batch_of(rows, frozen))
 
 
 @pytest.mark.parametrize(
@@ -189,9 +202,9 @@ def test_what_is_decided_at_an_update_counts_with_the_current_policy():
     rows = tiny.rollouts([2, 1], [0, 0])
     zeros = torch.zeros(2, 2)
     frozen = {"advantages": zeros + 1, "anchor": zeros, "behavior": zeros - math.log(1.5), "correction": zeros + 1.5}
-    batch = Batch(rollouts=rows, numbers=(0, 1), counted=rows.mask, frozen={"policy": frozen})
     current = torch.tensor([[0.0, -1.0], [-1.0, 0.0]])  # -1 is 1 - log 1.5 = 0.59 below the writer
-    found = diagnostics.of_term("t", learner(correction=both).terms["policy"], frozen, current, batch)
+    term = learner(correction=both).terms["policy"]
+    found = diagnostics.of_term("t", "policy", term, current, batch_of(rows, frozen))
     assert found["t/kept_tokens"] == pytest.approx(1 / 3)
     assert found["t/kept_rows"] == 0.5
     assert found["t/correction_mean"] == pytest.approx(1.5 / 3)
@@ -200,5 +213,30 @@ def test_what_is_decided_at_an_update_counts_with_the_current_policy():
 
 def test_of_term_says_nothing_when_nothing_counts():
     rows = tiny.rollouts([2], [0])
-    batch = Batch(rollouts=rows, numbers=(0,), counted=torch.zeros(1, 2, dtype=torch.bool), frozen={})
-    assert diagnostics.of_term("t", learner().terms["policy"], {}, torch.zeros(1, 2), batch) == {}
+    batch = batch_of(rows, {}, counted=torch.zeros(1, 2, dtype=torch.bool))
+    assert diagnostics.of_term("t", "policy", learner().terms["policy"], torch.zeros(1, 2), batch) == {}
+
+
+def test_the_log_ratio_of_a_teacher_is_shown_and_an_anchor_that_nobody_looks_at_is_not():
+    rows = tiny.rollouts([2, 1], [0, 0])
+    current = torch.tensor([[-1.0, -2.0], [-3.0, torch.nan]])
+    teacher = Scores(logprobs=torch.tensor([[-0.5, -3.0], [-1.0, torch.nan]]))
+    frozen = {"advantages": torch.zeros(2, 2), "behavior": current - 0.25, "teacher/large": teacher}
+    term = PolicyGradient(advantage=TeacherLogRatio(teacher="large"), surrogate=Reinforce())
+    found = diagnostics.of_term("t", "policy", term, current, batch_of(rows, frozen))
+    assert found["t/log_ratio_of_large"] == pytest.approx((0.5 - 1 + 2) / 3)
+    assert found["t/advantage_abs"] == pytest.approx((0.5 + 1 + 2) / 3)
+    assert found["t/log_ratio_to_behavior"] == pytest.approx(0.25)
+    assert found["t/rows_without_advantage"] == 0.0
+    assert "t/ratio_mean" not in found
+
+
+def test_a_correction_decided_at_an_update_sees_the_live_advantage():
+    """Off-policy sequence masking drops tokens whose advantage is negative, far from the writer: here the second."""
+    mask = DivergenceMask(level="token", metric="k1", high=0.5, at="update", only_negative=True)
+    term = PolicyGradient(advantage=TeacherLogRatio(teacher="large"), surrogate=Reinforce(), correction=mask)
+    rows, zeros = tiny.rollouts([2], [0]), torch.zeros(1, 2)
+    frozen = {"advantages": zeros, "anchor": zeros - 1, "behavior": zeros, "correction": zeros + 1}
+    frozen["teacher/large"] = Scores(logprobs=torch.tensor([[-0.5, -1.5]]))
+    found = diagnostics.of_term("t", "policy", term, zeros - 1, batch_of(rows, frozen))
+    assert found["t/kept_tokens"] == 0.5

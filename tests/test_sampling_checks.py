@@ -113,7 +113,7 @@ CASES = {
             "learners.small.terms.sft: applies to rows of the data alone, and the sampler gives none. Use sampler 'data_rows' or 'mixed', or let where choose other rows."
         ],
         [
-            "learners.small.terms.sft={kind='cross_entropy', where={rows='sampled', reward='correctness', at_least=1.0}}",
+            "learners.small.terms.sft={kind='cross_entropy', where={reward='correctness', at_least=1.0}}",
         ],
         "grpo",
     ),

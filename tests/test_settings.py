@@ -79,4 +79,4 @@ def test_the_default_and_the_edges(place):
 
 def test_which_advantages_are_zero_in_a_group_of_one():
     comparing = {kind for kind in ADVANTAGES.built_in if getattr(example(ADVANTAGES, kind), "compares_rows", False)}
-    assert comparing == set(ADVANTAGES.built_in) - {"reinforce_pp", "remax", "ema_baseline"}
+    assert comparing == set(ADVANTAGES.built_in) - {"reinforce_pp", "remax", "ema_baseline", "teacher_log_ratio"}

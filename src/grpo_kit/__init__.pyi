@@ -13,6 +13,7 @@ from .advantages import (
     ReinforcePPBaseline as ReinforcePPBaseline,
     ReMax as ReMax,
     Summand as Summand,
+    TeacherLogRatio as TeacherLogRatio,
     WeightedSum as WeightedSum,
 )
 from .batch import (
@@ -22,9 +23,11 @@ from .batch import (
     Prompts as Prompts,
     Rewards as Rewards,
     Rollouts as Rollouts,
+    Sampled as Sampled,
     Sampling as Sampling,
     Writer as Writer,
 )
+from .buffers import Buffer as Buffer, Filled as Filled, Refresh as Refresh
 from .config import RecipeError as RecipeError, read_recipe as read_recipe
 from .corrections import (
     DivergenceMask as DivergenceMask,
@@ -56,6 +59,7 @@ from .learner import AdamW as AdamW, Learner as Learner
 from .logprobs import LogProbs as LogProbs
 from .loop import Report as Report, train as train
 from .objective import NonFiniteError as NonFiniteError
+from .overlap import overlap_ratio as overlap_ratio
 from .policies import Policy as Policy, PolicySpec as PolicySpec
 from .ratios import SequenceRatio as SequenceRatio, TokenRatio as TokenRatio
 from .recipe import (
@@ -77,7 +81,13 @@ from .rewards import (
     SoftOverlong as SoftOverlong,
     StringMatch as StringMatch,
 )
-from .samplers import DataRows as DataRows, Mixed as Mixed, Share as Share, TransformersSampler as TransformersSampler
+from .samplers import (
+    DataRows as DataRows,
+    Mixed as Mixed,
+    Replay as Replay,
+    Share as Share,
+    TransformersSampler as TransformersSampler,
+)
 from .selections import (
     MaxVariance as MaxVariance,
     RandomRows as RandomRows,
@@ -93,7 +103,13 @@ from .surrogates import (
     Clip as Clip,
     Reinforce as Reinforce,
 )
-from .terms import DivergenceTerm as DivergenceTerm, EntropyBonus as EntropyBonus, PolicyGradient as PolicyGradient
+from .terms import (
+    CrossEntropy as CrossEntropy,
+    DivergenceTerm as DivergenceTerm,
+    EntropyBonus as EntropyBonus,
+    PolicyGradient as PolicyGradient,
+    Where as Where,
+)
 from .weightings import EqualRows as EqualRows, EqualTokens as EqualTokens, FixedLength as FixedLength
 
 __version__: str

@@ -1,7 +1,7 @@
 """The records that travel through the loop: prompts, rollouts, signals, rewards. All frozen; parts read them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -36,11 +36,15 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompts:
-    """A batch of prompts: token ids, one group id each, and the data set's columns (the gold answer, ...)."""
+    """A batch of prompts: token ids, one group id each, and the data set's columns (the gold answer, ...).
+
+    `numbers` is the place of each prompt in its set; empty for prompts of no set.
+    """
 
     ids: tuple[tuple[int, ...], ...]
     groups: tuple[int, ...]
     columns: Mapping[str, tuple[Any, ...]]
+    numbers: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         """Number of prompts."""
@@ -164,10 +168,14 @@ class Rollouts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampled:
-    """What a sampler gives that supplies signals with its rows, so that those policies need not score them."""
+    """What a sampler gives that supplies signals with its rows, so that those policies need not score them.
+
+    `metrics` are numbers of its own to log, under whole keys such as `sampler/too_old`.
+    """
 
     rollouts: Rollouts
     signals: Mapping[SignalKey, Scores]
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 ABSTAINED = "none"

@@ -57,6 +57,17 @@ def run(
 
 
 @app.command()
+def rollout(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = False) -> None:
+    """Fill the buffer of a recipe whose sampler is `replay`, or what is missing of it."""
+    from grpo_kit.commands.rollout import rollout as fill_buffer
+
+    console = quiet_console()
+    find_code(allow_code)
+    with mistakes():
+        raise typer.Exit(fill_buffer(recipe, settings=set_ or [], allow_code=allow_code, console=console))
+
+
+@app.command()
 def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = False) -> None:
     """Read the recipe, its tokenizers and its data, and list every mistake at once."""
     from grpo_kit.run.session import describe

@@ -50,7 +50,7 @@ def test_how_much_of_the_other_policy_each_reads():
 
 
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("part", TAILS, ids=repr)
+@pytest.mark.parametrize("part", [*TAILS, TopKCrossEntropy(k=3)], ids=repr)
 def test_fewer_possible_tokens_than_the_top_k(part):
     """Where the teacher has two tokens and the top k is three, the third and the tail are without probability."""
     gone = torch.tensor([[[False, True, False, True, True, True]]])
@@ -91,7 +91,17 @@ def test_half_precision_is_widened():
     for part in (*KLS, ForwardKL(temperature=2.0), TopKCrossEntropy(k=3)):
         assert part(student, teacher).dtype == torch.float32
     top = TopTokens(ids=torch.tensor([[[1, 0]]], dtype=torch.int32), logprobs=teacher[..., :2])
-    assert all(events.dtype == torch.float32 for events in TopK(k=2).events(student, top))
+    for outside in ("tail", "renormalized"):
+        assert all(events.dtype == torch.float32 for events in TopK(k=2, outside=outside).events(student, top))
+
+
+def test_a_top_k_of_everything_has_no_tail():
+    """In float32, too, where the rounding of a sum would pass for a tail."""
+    student, teacher = torch.randn(2, 1, 1, 5, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    top = TopTokens(ids=torch.arange(5).expand(1, 1, 5), logprobs=teacher)
+    mine, theirs = TopK(k=9).events(student, top)
+    assert torch.equal(mine, student)
+    assert torch.equal(theirs, teacher)
 
 
 def test_a_longer_list_of_top_tokens_is_cut():

@@ -19,7 +19,10 @@ from grpo_kit import (
     ReinforcePP,
     ReinforcePPBaseline,
     ReMax,
+    ReverseKL,
     Summand,
+    TeacherLogRatio,
+    TopK,
     WeightedSum,
 )
 
@@ -53,6 +56,14 @@ VARIANTS = [
     WeightedSum(of=(KD, Summand(advantage=GroupMean()))),
     WeightedSum(of=(Summand(weight=-1.0, advantage=MaxRL()), Summand(weight=-0.5, advantage=ReMax()))),
 ]
+LIVE = [
+    TeacherLogRatio(teacher="a"),
+    TeacherLogRatio(teacher="b"),
+    TeacherLogRatio(teacher="b", control_variate=ReverseKL()),
+    TeacherLogRatio(teacher="b", control_variate=ReverseKL(top_k=TopK(k=3))),
+    TeacherLogRatio(teacher="b", control_variate=ReverseKL(top_k=TopK(k=3, outside="renormalized"))),
+]
+"""Those taken at every update."""
 MASK = torch.arange(3) < torch.tensor([1, 3, 2, 2, 1, 3, 1])[:, None]
 
 

@@ -7,12 +7,16 @@ import pytest
 import torch
 
 import tiny
-from grpo_kit import read_recipe
+from grpo_kit import head, read_recipe
+from grpo_kit.detail import Detail
 from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, trained_rows
 from grpo_kit.explain.signals import signals
+from grpo_kit.head import Distributions
 from grpo_kit.loop import train
+from grpo_kit.policies import Policy
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.setup import load_inputs, load_policies, prompt_stream
+from grpo_kit.signals import Scores
 from grpo_kit.terms import PolicyGradient
 
 SHORT = ["steps=2", "prompts_per_step=3", "sampler.samples=6", "sampler.rows_per_batch=12", "data.rows=64"]
@@ -34,6 +38,8 @@ RECIPES = {
     "codistill_paper": ["codistill_paper", *SHORT, *KEEP],
     "grpo with greedy rows": ["grpo", *SHORT, *SPLIT, *GREEDY],
     "codistill with greedy rows": ["codistill", *SHORT, *KEEP, *GREEDY],
+    "opd": ["opd", *SHORT],
+    "dgrpo": ["dgrpo", *SHORT],
 }
 
 
@@ -45,8 +51,10 @@ class Spy:
     rows: dict = field(default_factory=dict)
 
     def watch(self, policies):
+        """The decoder is what scoring and updating call, and what the whole model that samples calls, too."""
         for name, policy in policies.items():
-            policy.model.register_forward_pre_hook(self.of(name), with_kwargs=True)
+            assert policy.has_linear_head  # tried once, on a single token
+            policy.model.get_decoder().register_forward_pre_hook(self.of(name), with_kwargs=True)
         return self
 
     def of(self, name):
@@ -188,8 +196,6 @@ def read(recipe, place, experience):
 
 @pytest.mark.parametrize("described", RECIPES)
 def test_the_behavior_s_readers_are_those_whose_loss_it_changes(described):
-    from grpo_kit.signals import Scores
-
     recipe, report = first_step(described)
     experience = report.experience
     behavior = experience.rollouts.behavior
@@ -212,20 +218,101 @@ def test_the_behavior_s_readers_are_those_whose_loss_it_changes(described):
     assert list(said) == differing
 
 
-def test_the_entropy_is_asked_for_where_it_is_said(monkeypatch):
-    from grpo_kit.policies import Policy
+WHOLE = "divergence={kind='reverse_kl'}"
+TOP = "divergence={kind='forward_kl', top_k={k=3}}"
+VARIATE = "terms.distillation.advantage.control_variate={kind='reverse_kl'}"
+TINY = ["steps=1", "prompts_per_step=3", "sampler.max_new_tokens=8", "data.rows=64"]
+DETAILS = {
+    "the tokens alone": (["opd", *TINY], Detail(), Detail()),
+    "entropies": (RECIPES["grpo with a reference and an entropy bonus"], Detail(), Detail(entropy=True)),
+    "whole distributions": (["dgrpo", *TINY, "sampler.samples=2"], Detail(full=True), Detail(full=True)),
+    "the likeliest tokens": (
+        ["kdrl", *TINY, "sampler.samples=2", f"{SMALL}terms.teacher.{TOP}"],
+        Detail(top_k=3),
+        Detail(full=True),
+    ),
+    "a control variate": (["opd", *TINY, SMALL + VARIATE], Detail(full=True), Detail(full=True)),
+}
+"""Recipes, what of the other policy is scored, and what of the learner is read at an update."""
 
-    name, *settings = RECIPES["grpo with a reference and an entropy bonus"]
+
+@pytest.mark.parametrize("described", DETAILS)
+def test_what_is_read_of_distributions_is_what_is_said(described, monkeypatch):
+    (name, *settings), scored, current = DETAILS[described]
     recipe = read_recipe(name, settings=settings)
-    asked = set()
-    score = Policy.score
+    asked, read, entropies = [], set(), set()
+    score_all, logprobs, entropy = Policy.score_all, Distributions.logprobs, head.entropy
 
-    def spy(self, rollouts, *, temperature=1.0, entropy=False):
-        if torch.is_grad_enabled():
-            asked.add((self.name, entropy))
-        return score(self, rollouts, temperature=temperature, entropy=entropy)
+    def scoring(self, rollouts, *, temperature=1.0, detail):
+        asked.append((self.name, detail))
+        return score_all(self, rollouts, temperature=temperature, detail=detail)
 
-    monkeypatch.setattr(Policy, "score", spy)
-    next(train(recipe, load_policies(recipe), prompt_stream(recipe, load_inputs(recipe))))
-    assert asked == {(signal.policy, signal.entropy) for signal in signals(recipe) if signal.when == "current"}
-    assert asked == {("small", True)}
+    def reading(self):
+        read.add("current" if self.hidden.requires_grad else "other")
+        return logprobs(self)
+
+    def spreading(logits):
+        entropies.add(logits.requires_grad)
+        return entropy(logits)
+
+    monkeypatch.setattr(Policy, "score_all", scoring)
+    monkeypatch.setattr(Distributions, "logprobs", reading)
+    monkeypatch.setattr(head, "entropy", spreading)
+    report = next(train(recipe, load_policies(recipe), prompt_stream(recipe, load_inputs(recipe))))
+    said = signals(recipe)
+    assert asked == [(signal.policy, signal.detail) for signal in said if signal.when == "scored"]
+    assert [signal.detail for signal in said if signal.when == "scored"][-1] == scored
+    assert [signal.detail for signal in said if signal.when == "current"] == [current]
+    assert ("current" in read) == current.full
+    assert ("other" in read) == scored.full
+    assert entropies == ({True} if current.entropy else set())
+    for key, own in report.experience.signals.scores.items():
+        (detail,) = [detail for name, detail in asked if name == key.policy]
+        assert (own.top is not None) == (detail.top_k > 0)
+        assert (own.distributions is not None) == detail.full
+
+
+def test_the_table_of_signals_says_what_of_the_distributions_is_read():
+    from grpo_kit.explain.sections import _signals
+
+    (name, *settings), *_ = DETAILS["the likeliest tokens"]
+    rows = {row[1]: row[0] for row in _signals(read_recipe(name, settings=settings)).rows}
+    assert rows["large"].endswith(" and the 3 likeliest tokens")
+    assert rows["small"].endswith(" and whole distributions")
+
+
+def test_nothing_is_scored_where_nobody_looks_at_an_anchor():
+    term = f'{SMALL}terms.distillation.surrogate={{kind="clip"}}'
+    for settings, scored in ([], ["large"]), ([term], ["small", "large"]):
+        recipe = read_recipe("opd", settings=settings)
+        assert [signal.policy for signal in signals(recipe) if signal.when == "scored"] == scored
+        assert [call.policy for call in of_a_step(recipe, 10) if call.what == "score"] == scored
+
+
+MIXED = ["prompts_per_step=5", "data.rows=64", "steps=2"]
+"""5 prompts in halves: 3 of the student's, 2 of the data's."""
+
+
+def test_calls_of_a_mixture_are_those_of_its_samplers():
+    recipe = read_recipe("gkd", settings=[*MIXED, f"{SMALL}mini_batches=2"])
+    inputs = load_inputs(recipe)
+    said = {(call.what, call.policy): call for call in of_a_step(recipe, longest(inputs.prompts))}
+    assert set(said) == {("sample", "small"), ("score", "large"), ("update", "small")}
+    assert [said[key].rows for key in said] == [3, 5, 5]
+    policies = load_policies(recipe)
+    spy = Spy().watch(policies)
+    for report in train(recipe, policies, prompt_stream(recipe, inputs)):
+        assert int(report.experience.rollouts.sampled.sum()) == 3
+        assert set(spy.passes) == set(said)
+        for key, call in said.items():
+            assert call.fewest <= spy.passes[key] <= call.most, key
+            assert key[0] == "sample" or spy.rows[key] == call.rows, key
+        spy.clear()
+    assert trained_rows(recipe) == 5
+
+
+def test_rows_of_the_data_are_nobody_s_work():
+    recipe = read_recipe("sft", settings=MIXED)
+    (update,) = of_a_step(recipe, 10)
+    assert (update.what, update.rows, update.steps) == ("update", 5, 1)
+    assert [signal.when for signal in signals(recipe)] == ["current"]

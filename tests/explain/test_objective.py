@@ -162,3 +162,81 @@ def test_an_adaptive_coefficient_is_explained_where_it_stands():
         "β starts at 0.1 and moves from batch to batch so that the mean loss comes to 0.02"
         in lines(given, "small")["ℓ^own_it"][1]
     )
+
+
+SMALL = "learners.small."
+REVERSE = "divergence={kind='reverse_kl'}"
+TEACHER = "{ kind = 'teacher_log_ratio', teacher = 'large' }"
+
+
+def test_all_of_on_policy_distillation():
+    recipe = read_recipe("opd")
+    found = [line if isinstance(line, str) else plain(line.whole) for line in objective(recipe, "small")]
+    assert found[:7] == [
+        "L = Σ_(i, t) w_it · ℓ^distillation_it",
+        "w_it = 1 / (Σ_j |o_j|)",
+        "Term `distillation`, policy_gradient:",
+        "ℓ^distillation_it = -A_it · log ρ_it",
+        "A_it = sg[log π_large(o_it) - log π_θ(o_it)]",
+        "ρ_it = e^(d_it)",
+        "d_it = log π_θ(o_it) - sg[log π_θ(o_it)]",
+    ]
+    words = lines(recipe, "small")["A_it"][1]
+    assert words.startswith("advantage, taken anew at every update; π_θ is 'small' being updated; π_large is 'large'")
+
+
+def test_a_live_advantage_beside_one_of_rewards():
+    both = f"[{{ advantage = {{ kind = 'group_mean' }} }}, {{ weight = 0.1, advantage = {TEACHER} }}]"
+    correction = "{ kind = 'divergence_mask', metric = 'k1', only_negative = true, at = 'update', high = 0.5 }"
+    recipe = read_recipe(
+        "grpo",
+        settings=[
+            'policies.large={model="tiny:large"}',
+            f"{SMALL}terms.policy.advantage={{ kind = 'weighted_sum', of = {both} }}",
+            f"{SMALL}terms.policy.correction={correction}",
+        ],
+    )
+    found = lines(recipe, "small")
+    assert found["A_it"][0] == "[r_i - mean(r_g)] + 0.1 · [sg[log π_large(o_it) - log π_θ(o_it)]]"
+    assert "r_g are the rows of a group g; " not in found["A_it"][1]
+    assert "r_g are the rows of a group g, taken anew at every update" in found["A_it"][1]
+    assert found["ℓ^policy_it"][0] == "c_it · [-min(ρ_it · A_it, clip(ρ_it, 0.8, 1.2) · A_it)]"
+    assert "A_it ≥ 0" in found["c_it"][0]
+    assert "A_i" not in found
+
+
+def test_a_divergence_over_the_vocabulary_compares_probabilities():
+    found = lines(
+        read_recipe("opd", settings=[f"{SMALL}terms.kl={{kind='divergence', to='large', {REVERSE}}}"]), "small"
+    )
+    assert found["ℓ^kl_it"][0] == "Σ_v π_v · [log π_v - log q_v]"
+    assert found["π_v"] == (
+        "π_θ(v | o_(i, <t))",
+        "probability of a token v of the vocabulary by 'small' being updated",
+    )
+    assert found["q_v"] == ("π_large(v | o_(i, <t))", "the same by 'large' with its weights at sampling time")
+
+
+def test_the_rows_of_a_term_and_its_weights_are_said():
+    plainly = read_recipe("sft")
+    assert lines(plainly, "small")["ℓ^sft_it"] == (
+        "-log π_θ(o_it)",
+        "loss of a token of the data's rows, 0 for other rows; cross_entropy",
+    )
+    assert formula(plainly, "small", "L") == "Σ_(i, t) w_it · ℓ^sft_it"
+    where = "{reward='correctness', at_least=0.5, at_most=1.0, denominator='own'}"
+    sft = f"{SMALL}terms.sft={{kind='cross_entropy', weight=0.2, where={where}}}"
+    recipe = read_recipe("grpo", settings=[sft])
+    assert formula(recipe, "small", "L") == "Σ_(i, t) (w_it · ℓ^policy_it + 0.2 · w^sft_it · ℓ^sft_it)"
+    assert lines(recipe, "small")["ℓ^sft_it"][1].startswith(
+        "loss of a token of rows with correctness at least 0.5 and at most 1, 0 for other rows; "
+        "w^sft_it is w_it with these rows alone"
+    )
+    assert lines(recipe, "small")["ℓ^policy_it"][1] == "loss of a token; clip"
+
+
+def test_a_policy_gradient_beside_rows_of_the_data_is_of_the_sampled_ones():
+    term = f"{{kind='policy_gradient', advantage={TEACHER}, surrogate={{kind='reinforce'}}}}"
+    found = lines(read_recipe("gkd", settings=[f"{SMALL}terms.policy={term}"]), "small")
+    assert found["ℓ^policy_it"][1] == "loss of a token of sampled rows, 0 for other rows; reinforce"
+    assert found["ℓ^teacher_it"][1].startswith("loss of a token; jsd")

@@ -1,5 +1,6 @@
 """Every part's formula is what its call computes, and says every one of its options."""
 
+import re
 from dataclasses import fields
 
 import pytest
@@ -13,6 +14,7 @@ from grpo_kit import (
     EqualTokens,
     FixedLength,
     OnPolicyKD,
+    ReverseKL,
     SampledKL,
     SequenceRatio,
     TokenRatio,
@@ -23,7 +25,7 @@ from grpo_kit.offers import call_with
 from grpo_kit.roles import ROLES
 
 VARIANTS = {
-    "advantages": advantages.VARIANTS,
+    "advantages": advantages.VARIANTS + advantages.LIVE,
     "ratios": [TokenRatio(), SequenceRatio()],
     "surrogates": off_policy.SURROGATES,
     "corrections": off_policy.CORRECTIONS,
@@ -60,7 +62,7 @@ def given(role):
     return [part for other, part in FLAT if other == role]
 
 
-@pytest.mark.parametrize("part", given("advantages"), ids=str)
+@pytest.mark.parametrize("part", advantages.VARIANTS, ids=str)
 def test_advantages(part):
     batch = advantages.Batch()
     computed = Memory().call("", part, batch.rewards, batch.groups, **batch.offers())
@@ -74,6 +76,29 @@ def test_the_baseline_that_moves(part):
     formula = plain(part.formula)
     torch.testing.assert_close(computed, advantages.advantages_of(formula, batch))
     assert moved == pytest.approx(float(work_out(formula.split(" ← ")[1], b=0.25, r_batch=batch.rewards)))
+
+
+@pytest.mark.parametrize("part", advantages.LIVE, ids=str)
+def test_advantages_taken_at_every_update(part):
+    """The control variate is the divergence of the same settings, by the formula of that part."""
+    import tiny
+    from grpo_kit.detail import Detail
+
+    rows = tiny.rollouts([3, 3], [0, 0])
+    now, then = (tiny.policy(seed=seed).score_all(rows, detail=Detail(top_k=3, full=True)) for seed in range(2))
+    text, variate = plain(part.formula), 0.0
+    aside = re.fullmatch(rf"(sg\[.*) \+ KL\(π_θ‖ π_{part.teacher}\)_it(\])(.*)", text)
+    assert (aside is None) == (part.control_variate is None)
+    if aside:
+        text = aside[1] + aside[2]
+        divergence = plain(ReverseKL().formula) + aside[3].replace(f"π_{part.teacher}", "q")
+        student, teacher = (each.distributions.logprobs().exp() for each in (now, then))
+        variate = distributions.losses_of(divergence, student, teacher)
+    expected = work_out(text, **{"now": now.logprobs, f"then_{part.teacher}": then.logprobs}) + variate
+    computed = part(now.logprobs, then.logprobs)
+    if part.control_variate is not None:
+        computed = computed + part.baseline(now, then, rows.mask)
+    torch.testing.assert_close(computed, expected)
 
 
 @pytest.mark.parametrize("part", given("ratios"), ids=str)

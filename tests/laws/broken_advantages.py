@@ -4,7 +4,7 @@ import torch
 
 from grpo_kit import GroupMean
 from grpo_kit.masked import group_sum
-from laws import advantages
+from laws import advantages, live_advantages
 
 
 def plus_eps(rewards, groups):
@@ -80,7 +80,45 @@ def mean_of_its_own_batch_with_absent_rows(rewards, groups, components):
     )
 
 
+class Live:
+    """A live advantage of a function of both log-probabilities, without a control variate."""
+
+    def __init__(self, function):
+        self.function, self.__name__ = function, function.__name__
+
+    def __call__(self, current, teacher):
+        return self.function(current, teacher)
+
+    def baseline(self, current, teacher, counted):
+        return None
+
+
+def of_the_teacher_alone(current, teacher):
+    """log pi_T as a reward: the student is to copy the mode."""
+    return teacher
+
+
+def with_a_gradient(current, teacher):
+    """Not detached (B096): the loss then has a gradient through the advantage, too."""
+    return teacher - current
+
+
+def whitened(current, teacher):
+    """Centered over the batch, the other tokens' log-ratios in it."""
+    return (teacher - current - (teacher - current).mean()).detach()
+
+
+def turned(current, teacher):
+    """log student / teacher: away from the teacher."""
+    return (current - teacher).detach()
+
+
 BROKEN = [
+    (live_advantages.nothing_at_an_equal_teacher, Live(of_the_teacher_alone)),
+    (live_advantages.nothing_of_it_is_learned, Live(with_a_gradient)),
+    (live_advantages.tokens_are_apart, Live(whitened)),
+    (live_advantages.its_gradient_is_the_reverse_kl_s, Live(turned)),
+    (live_advantages.its_mean_is_zero, Live(turned)),
     (advantages.equal_rewards_give_zero, plus_eps),
     (advantages.equal_rewards_give_zero, no_baseline),
     (advantages.a_group_of_one_gets_zero, raw_reward_alone),

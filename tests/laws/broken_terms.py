@@ -49,7 +49,14 @@ def against_the_first_row(current, frozen, written, counted):
     return select(loss - loss[:1], counted)
 
 
+def geometric(current, frozen, written, counted):
+    """A row's mean log-ratio in every token's loss, in a term that claims to be local."""
+    log_ratio = select(current.logprobs - frozen["anchor"], counted)
+    return -select(log_ratio.mean(1, keepdim=True).exp() * select(frozen["advantages"], counted), counted)
+
+
 BROKEN = [
+    (terms.tokens_are_apart, Broken(geometric)),
     (terms.padding_and_what_is_masked_do_not_matter, Broken(usual_form)),
     (terms.absent_rows_change_nothing, Broken(whitened_rows)),
     (terms.on_policy_it_is_reinforce, Broken(double_correction)),

@@ -6,10 +6,24 @@ import torch
 from hypothesis import strategies as st
 
 import tiny
-from grpo_kit import AdamW, Component, Experience, Learner, Rewards, Sampling, Writer, learner_batch, objective
+from grpo_kit import (
+    AdamW,
+    Component,
+    Experience,
+    Learner,
+    Rewards,
+    Sampling,
+    SignalKey,
+    Signals,
+    Writer,
+    learner_batch,
+    objective,
+)
+from grpo_kit.detail import Detail
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
 from laws.data import normal
+from laws.enumerated import K
 from tolerances import MODEL
 
 OPTIMIZER = AdamW(lr=1e-3, max_grad_norm=1e9)  # a norm no gradient here reaches: nothing is clipped
@@ -35,8 +49,11 @@ def experience(draw) -> Experience:
         "task": tiny.component(normal(draw, count).abs()),
         "price": Component(values=price, statuses=("ok",) * count),
     }
-    scored = tiny.experience(rows, {}, [tiny.policy("small", seed=0), tiny.policy("other", seed=1)])
-    return replace(scored, rewards=Rewards(rewards))
+    scores = {
+        SignalKey(name, 0): tiny.policy(name, seed=seed).score_all(rows, detail=Detail(top_k=K, full=True))
+        for seed, name in enumerate(("small", "other"))
+    }
+    return Experience(rollouts=rows, signals=Signals(scores), rewards=Rewards(rewards))
 
 
 def frozen(learner: Learner, draw) -> learner_batch.LearnerBatch:

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 import tiny
 from grpo_kit import Experience, Rewards, Scores, SignalKey, Signals
+from grpo_kit.batch import NOBODY
 from grpo_kit.joining import widen
+from grpo_kit.learner_batch import changed
 from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.memory import Memory
 from laws.data import normal, order, poison
@@ -24,6 +26,12 @@ class Case:
     counted: torch.Tensor
     current: Scores
 
+    def applies(self, term) -> torch.Tensor:
+        """Which tokens count for a term: those of the rows that it applies to."""
+        where, sampled = getattr(term, "where", None), self.experience.rollouts.sampled
+        rows = torch.ones_like(sampled) if where is None else where(self.experience)
+        return self.counted & (rows & sampled if getattr(term, "needs_writer", False) else rows)[:, None]
+
     @property
     def returns(self) -> LearnerRewards:
         """The rewards as a learner has them, of one component called task."""
@@ -36,9 +44,12 @@ def case(draw) -> Case:
     lengths = draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
     groups = draw(st.lists(st.sampled_from([4, 9]), min_size=count, max_size=count))
     rows = tiny.rollouts(lengths, groups, seed=draw(st.integers(0, 99)))
+    data = torch.tensor(draw(st.lists(st.sampled_from([False, False, True]), min_size=count, max_size=count)))
+    writer = torch.where(data[:, None], NOBODY, rows.behavior.writer)
+    rows = replace(rows, behavior=replace(rows.behavior, writer=writer))
     scores = {SignalKey(name, 0): Scores(logprobs=normal(draw, *rows.mask.shape)) for name in ("small", "other")}
     whole = torch.tensor(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
-    rewards = normal(draw, count)
+    rewards = torch.where(data, torch.nan, normal(draw, count))
     return Case(
         experience=Experience(
             rollouts=rows, signals=Signals(scores), rewards=Rewards({"task": tiny.component(rewards)})
@@ -55,8 +66,10 @@ def value_and_gradients(term, given: Case):
     leaves = [given.current.logprobs.detach().requires_grad_(), given.current.entropy.detach().requires_grad_()]
     frozen = term.freeze(given.experience, given.returns, "small", Memory())
     mask = given.experience.rollouts.mask
-    loss = term(Scores(logprobs=leaves[0], entropy=leaves[1]), frozen, mask, given.counted)
-    gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
+    loss = term(Scores(logprobs=leaves[0], entropy=leaves[1]), frozen, mask, given.applies(term))
+    gradients = [None, None]
+    if loss.requires_grad:
+        gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
     return [loss, *(torch.zeros_like(loss) if gradient is None else gradient for gradient in gradients)]
 
 
@@ -158,4 +171,29 @@ def on_policy_it_is_reinforce(term, draw):
     )
     advantages = term.freeze(given.experience, given.returns, "small", Memory())["advantages"]
     gradient = value_and_gradients(term, on_policy)[1]
-    torch.testing.assert_close(gradient, -torch.where(given.counted, advantages, 0), **EXACT)
+    torch.testing.assert_close(gradient, -torch.where(given.applies(term), advantages, 0), **EXACT)
+
+
+def tokens_are_apart(term, draw):
+    """Law 1 for `token_local`: the losses and gradients of some tokens, taken as one row, are those they had before."""
+    given = case(draw)
+    rollouts = given.experience.rollouts
+    frozen = term.freeze(given.experience, given.returns, "small", Memory())
+    chosen = torch.nonzero(rollouts.mask.flatten()).flatten()
+    chosen = chosen[order(draw, len(chosen))][: draw(st.integers(1, len(chosen)))]
+
+    def taken(values):
+        return values.flatten(0, 1)[chosen][None]
+
+    def called(current, fixed, written, counted):
+        leaves = [current.logprobs.detach().requires_grad_(), current.entropy.detach().requires_grad_()]
+        loss = term(Scores(logprobs=leaves[0], entropy=leaves[1]), fixed, written, counted)
+        own = torch.autograd.grad(loss.sum(), leaves, allow_unused=True) if loss.requires_grad else (None, None)
+        return [loss, *(torch.zeros_like(loss) if gradient is None else gradient for gradient in own)]
+
+    applies = given.applies(term)
+    whole = called(given.current, frozen, rollouts.mask, applies)
+    (fixed,) = changed({"": frozen}, taken).values()
+    part = called(given.current.map(taken), fixed, taken(rollouts.mask), taken(applies))
+    for alone, together in zip(part, whole, strict=True):
+        torch.testing.assert_close(alone, taken(together), **EXACT)

@@ -87,8 +87,12 @@ def nonzero_rewards(case: Case, theirs: Result, ours: Result, batch: Mapping[str
 
 
 def constant(case: Case, theirs: Result, ours: Result, batch: Mapping[str, Tensor]) -> Result:
-    """Minus the gradient times the anchor's log-probabilities: the loss is linear in the current ones."""
-    anchor = batch["rollout" if case.theirs.get("bypass") else "old"]
+    """Minus the gradient times the anchor's log-probabilities: the loss is linear in the current ones.
+
+    Our plain score function is its own anchor: nothing else looks at one.
+    """
+    alone = case.theirs.get("loss") == "gpg"
+    anchor = batch["current" if alone else "rollout" if case.theirs.get("bypass") else "old"]
     return {**theirs, "loss": theirs["loss"] - (ours["gradient"] * anchor).sum()}
 
 

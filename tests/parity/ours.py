@@ -1,6 +1,6 @@
 """Our side of the parity check: `python ours.py BATCHES RESULTS`.
 
-Each case's recipe is read as `grpo-kit run` reads it; its advantages come from `objective.freeze`, its loss and
+Each case's recipe is read as `grpo-kit run` reads it; its advantages come from `learner_batch.freeze`, its loss and
 gradient from `objective.accumulate`, of a policy whose only weights are the log-probabilities themselves.
 """
 
@@ -16,10 +16,12 @@ from torch import Tensor
 from cases import CASES
 from grpo_kit import Recipe, read_recipe
 from grpo_kit.batch import Behavior, Component, Experience, Rewards, Rollouts, Sampling, Writer
+from grpo_kit.head import Head
 from grpo_kit.learner import LiveLearner
 from grpo_kit.learner_batch import freeze
 from grpo_kit.memory import Memory
 from grpo_kit.objective import accumulate
+from grpo_kit.policies import Policy
 from grpo_kit.signals import Scores, SignalKey, Signals
 
 LEARNER = "small"
@@ -35,15 +37,21 @@ class Table(torch.nn.Module):
 
 @dataclass
 class TablePolicy:
-    """The policy around it: one micro-batch, all rows at once."""
+    """The policy around it, of a vocabulary of two: the words written, all of them token 0, and everything else."""
 
     model: Table
+    device = torch.device("cpu")
+    head = Head(None)
+    read = Policy.read
 
     def micro_batches(self, rollouts, rows):
+        """All rows at once."""
         return [list(rows)]
 
-    def score(self, rollouts, *, temperature, entropy):
-        return Scores(logprobs=self.model.logprobs)
+    def hidden(self, rollouts):
+        """The logits log p and log(1 - p) of each token written."""
+        own = self.model.logprobs[:, : rollouts.mask.shape[1]][rollouts.mask]
+        return torch.stack([own, torch.log(-torch.expm1(own))], dim=1)
 
 
 def with_greedy_rows(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -63,7 +71,7 @@ def experience(batch: Mapping[str, Tensor], recipe: Recipe) -> Experience:
     writers = [Writer(policy=LEARNER, version=0, sampling=Sampling(temperature=t)) for t in (1.0, 0.0)]
     rollouts = Rollouts(
         prompts=((0,),) * rows,
-        tokens=mask.long(),
+        tokens=torch.zeros_like(mask, dtype=torch.long),
         mask=mask,
         groups=batch["groups"],
         stop_reasons=tuple("length" if cut else "eos" for cut in batch["truncated"]),

@@ -96,6 +96,7 @@ def test_every_described_metric_is_written(run):
     # The tiny pair may box every answer of a short run; the others are those of tables that this recipe has not.
     of_tables = {"sampler/groups_kept", "sampler/groups_short", "reward/<learner>/greedy"}
     of_tables |= {"data/pass_rate", "data/seen", "data/effective_prompts", "coefficient/<component>"}
+    of_tables |= {"sampler/too_old", "sampler/refreshed", "sampler/buffer_age", "sampler/overlap"}
     of_tables |= {"learner/<learner>/<term>/coefficient", "learner/<learner>/<term>/kl"}
     assert absent <= {"reward/<learner>/<component>_<status>"} | of_tables
 

@@ -57,6 +57,8 @@ def test_counts_by_hand():
     assert HALVES.counts(8) == (4, 4)
     assert HALVES.counts(3) == (2, 1)  # equal remainders: the first
     assert mixed((0.333, DATA), (0.333, DATA), (0.333, DATA)).counts(9) == (3, 3, 3)
+    # Shares that are 1.004 together: 0.335 / 1.004 * 3000 = 1000.996, 0.334 / 1.004 * 3000 = 998.008.
+    assert mixed((0.335, DATA), (0.335, DATA), (0.334, DATA)).counts(3000) == (1001, 1001, 998)
     assert mixed((0.9, DATA), (0.1, DATA)).counts(4) == (4, 0)  # 3.6 and 0.4
 
 

@@ -9,6 +9,7 @@ from grpo_kit.detail import Detail
 from grpo_kit.divergences import DIVERGENCES, Divergence
 from grpo_kit.divergences.distance import detail_of, distance
 from grpo_kit.divergences.reverse_kl import ReverseKL
+from grpo_kit.divergences.top_k import what_is_seen
 from grpo_kit.formula import name as in_latex
 from grpo_kit.parts import part
 from grpo_kit.shapes import PerToken, TokenMask
@@ -62,7 +63,10 @@ class TeacherLogRatio:
         """Advantage of a token."""
         teacher = rf"\pi_{{{in_latex(self.teacher)}}}"
         ratio = rf"\operatorname{{sg}}[\log {teacher}(o_{{it}}) - \log \pi_\theta(o_{{it}})"
-        return ratio + ("]" if self.control_variate is None else rf" + \mathrm{{KL}}(\pi_\theta \| {teacher})_{{it}}]")
+        if not isinstance(self.control_variate, ReverseKL):
+            return f"{ratio}]"
+        seen = what_is_seen(1.0, self.control_variate.top_k).replace("q", teacher)
+        return rf"{ratio} + \mathrm{{KL}}(\pi_\theta \| {teacher})_{{it}}]{seen}"
 
     @property
     def reads(self) -> tuple[str, ...]:

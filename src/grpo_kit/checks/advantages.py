@@ -54,10 +54,8 @@ def of_advantage(recipe: Recipe, name: str, learner: Learner, key: str, term: Po
         yield line, *places, judged_by[0], f"learners.{name}.terms.{key}.baseline"
     for found in everything:
         if is_live(found.advantage) and found.single:
-            alone = (
-                f"{found.place}: looks at no reward, so there is nothing to take by component. Add it by weighted_sum."
-            )
-            yield alone, judged_by[0]
+            alone = "looks at no reward, so there is nothing to take by component"
+            yield f"{found.place}: {alone}. Add it by weighted_sum.", judged_by[0]
     for _, own in live(term.advantage) if not any(found.single for found in everything) else ():
         if own.teacher == name:
             yield (f"{here}: its teacher is '{name}' itself, so it is always 0. Name another policy.",)

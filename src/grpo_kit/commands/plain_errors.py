@@ -48,9 +48,11 @@ def _report(error: Any) -> int:
 
 @contextmanager
 def mistakes() -> Iterator[None]:
-    """A user's mistake (ValueError) becomes its message and exit code 1; anything else is a bug with a traceback."""
+    """A user's mistake (ValueError) becomes its message and exit code 1, Ctrl-C 130; the rest is a bug of ours."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
     except ValueError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

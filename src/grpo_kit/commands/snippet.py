@@ -50,6 +50,7 @@ EXAMPLES: dict[str, Any] = {
         {"share": 0.5, "sampler": {"kind": "transformers", "policy": "small", "samples": 1, "max_new_tokens": 48}},
         {"share": 0.5, "sampler": {"kind": "data_rows", "policy": "small", "max_new_tokens": 48}},
     ],
+    "buffer": "buffers/mine",
     "tasks": {"basic_arithmetic": {}},
     "function": "my_rewards:brevity",
 }
@@ -71,6 +72,8 @@ def snippet(role: Role, kind: str) -> str:
             lines.append(f"{key.name} = {toml(given[key.name])}")
         elif key.name in given and isinstance(given[key.name], dict):
             tables += ["", f"[{place}.{key.name}]", tomli_w.dumps(given[key.name]).rstrip()]
+        elif isinstance(given.get(key.name), list) and given[key.name] and isinstance(given[key.name][0], dict):
+            lines += [f"{key.name} = [", *(f"    {toml(item)}," for item in given[key.name]), "]"]
         elif key.name in given:
             lines.append(tomli_w.dumps({key.name: given[key.name]}).rstrip())
         elif key.default:

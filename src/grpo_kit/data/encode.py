@@ -59,8 +59,9 @@ def encode_prompts(
             if number not in problems:
                 problem = _problem(found[number], max_tokens, limit_name) or _value_problem(rows, number, needed, free)
                 problems |= {number: problem} if problem else {}
-        for kind, refusing in (("not gradable", judges), ("no completion", writers)):
-            problems |= _refused(rows, [number for number in numbers if number not in problems], kind, refusing)
+        refusing: tuple[tuple[FaultKind, Sequence[Judge]], ...] = (("not gradable", judges), ("no completion", writers))
+        for kind, parts in refusing:
+            problems |= _refused(rows, [number for number in numbers if number not in problems], kind, parts)
         for number in numbers:
             if number in problems:
                 kind, reason = problems[number]

@@ -45,6 +45,7 @@ class PromptSet:
             ids=tuple(self.ids[row] for row in rows),
             groups=tuple(range(first_group, first_group + len(rows))),
             columns={name: tuple(values[row] for row in rows) for name, values in self.columns.items()},
+            numbers=tuple(rows),
         )
 
 

@@ -30,11 +30,9 @@ def kullback_leibler(first: Events, second: Events) -> EachToken:
 def mixture(first: Events, second: Events, weight: float) -> Events:
     r"""Log-probabilities of $w p + (1 - w) q$, $w$ in (0, 1) the weight of the first."""
     possible = (first > -torch.inf) | (second > -torch.inf)
-    weighed = (
-        torch.where(possible, first, 0) + math.log(weight),
-        torch.where(possible, second, 0) + math.log1p(-weight),
-    )
-    return torch.where(possible, torch.logaddexp(*weighed), -torch.inf)
+    some = torch.where(possible, first, 0)  # a sum of nothing has no gradient, not even one that nobody reads
+    mixed = torch.logaddexp(some + math.log(weight), second + math.log1p(-weight))
+    return torch.where(possible, mixed, -torch.inf)
 
 
 def softened(logprobs: Events, temperature: float) -> Events:

@@ -66,14 +66,14 @@ def interval(tallies: Sequence[Tally], confidence: float = 0.95) -> tuple[float,
     effective = float(least)
     if 0 < mean < 1 and variance >= 0:
         effective = min(max(mean * (1 - mean) / variance, least), most) if variance > 0 else most
-    return wilson(mean, effective, confidence)
+    return wilson(mean, float(effective), confidence)
 
 
 def wilson(share: float, effective: float, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's interval for a share found in an effective number of independent trials; see `interval`.
 
     Example:
-        >>> low, high = wilson(0.5, 100)
+        >>> low, high = wilson(0.5, 100.0)
         >>> round(low, 3), round(high, 3)
         (0.404, 0.596)
     """

@@ -1,20 +1,19 @@
 """Completions of every question, judged, a batch at a time."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 
-from grpo_kit.batch import StopReason
+from grpo_kit.batch import Rollouts, StopReason
 from grpo_kit.data import PromptSet
 from grpo_kit.evaluation.questions import COLUMN
 from grpo_kit.evaluation.verdicts import Verdict, judge
 from grpo_kit.grading import final_answer
 from grpo_kit.policies import Policy
 from grpo_kit.rewards import Reward
-from grpo_kit.samplers import Sampler
 
 
 class Completion(NamedTuple):
@@ -59,7 +58,7 @@ def measure(
     policy: Policy,
     questions: PromptSet,
     *,
-    sampler: Sampler,
+    sampler: Callable[..., Rollouts],
     reward: Reward,
     samples: int,
     at_once: int,

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from grpo_kit.recipe import Recipe
+from grpo_kit.run.buffering import kept_details
+from grpo_kit.samplers import Replay
 from grpo_kit.samplers.data_rows import DataRows
 from grpo_kit.samplers.mixed import portions
 
@@ -36,10 +38,10 @@ def of_a_step(recipe: Recipe, longest_prompt: int) -> tuple[Calls, ...]:
     found = [
         _sampling(recipe, policy, sampler, prompts)
         for _, sampler, prompts in portions(recipe.sampler, recipe.prompts_per_step)
-        if not isinstance(sampler, DataRows)
+        if not isinstance(sampler, DataRows | Replay)
         for policy in getattr(sampler, "reads", ())
     ]
-    for name in recipe.scored():
+    for name in [name for name in recipe.scored() if name not in kept_details(recipe)]:
         most = _micro_batches(recipe, name, written, longest)
         most = None if most is None else most * rounds(recipe)
         found.append(Calls(what="score", policy=name, rows=written * rounds(recipe), fewest=1, most=most))

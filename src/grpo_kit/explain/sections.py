@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from grpo_kit.detail import Detail
 from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, rounds, trained_rows
 from grpo_kit.explain.memory import Memory, estimate
 from grpo_kit.explain.objective import objective
@@ -11,6 +12,7 @@ from grpo_kit.explain.signals import signals
 from grpo_kit.explain.sizes import in_words
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.setup import Inputs
+from grpo_kit.samplers import Replay
 from grpo_kit.samplers.data_rows import DataRows
 from grpo_kit.samplers.mixed import portions
 
@@ -42,6 +44,8 @@ def _rows(recipe: Recipe) -> Iterator[str]:
         if isinstance(sampler, DataRows):
             yield f"{prompts} prompts with the completion of the data each (column '{sampler.column}'): {prompts} rows."
             continue
+        if isinstance(sampler, Replay):
+            yield f"They come from the buffer {sampler.buffer}, filled before the first step:"
         samples = getattr(sampler, "samples", 1)
         by = ", ".join(f"'{name}'" for name in getattr(sampler, "reads", ())) or described(sampler)
         yield f"{prompts} prompts with {samples} completions each: {prompts * samples} rows, written by {by}."
@@ -90,12 +94,13 @@ def _options(recipe: Recipe) -> Table:
 def _signals(recipe: Recipe) -> Table:
     said = {
         "sampled": "comes with the rows, no pass of its own",
+        "kept": "comes from the buffer, no pass of its own",
         "scored": "one pass over all rows, without gradient",
         "current": "every optimizer step, with gradient",
     }
     rows = tuple(
         (
-            rf"$\log {signal.symbol}(o_{{it}})$" + (" and entropy" if signal.entropy else ""),
+            rf"$\log {signal.symbol}(o_{{it}})$" + _with(signal.detail),
             signal.policy,
             said[signal.when],
             ", ".join(signal.readers) or "only recorded",
@@ -103,6 +108,16 @@ def _signals(recipe: Recipe) -> Table:
         for signal in signals(recipe)
     )
     return Table(headings=("signal", "computed by", "when", "read by"), rows=rows)
+
+
+def _with(detail: Detail) -> str:
+    """What of the distributions is read beside the log-probability of the token."""
+    said = [
+        *(["entropy"] if detail.entropy else []),
+        *([f"the {detail.top_k} likeliest tokens"] if detail.top_k else []),
+        *(["whole distributions"] if detail.full else []),
+    ]
+    return "".join(f" and {each}" for each in said)
 
 
 def _calls(recipe: Recipe, longest: int) -> Iterator[str | Table]:

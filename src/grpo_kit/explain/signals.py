@@ -1,30 +1,34 @@
-"""Which log-probabilities a step has, which policy computes each, and who reads it."""
+"""Which log-probabilities and distributions a step has, which policy computes each, and who reads it."""
 
 from dataclasses import dataclass
 
+from grpo_kit.advantages.live import live
+from grpo_kit.detail import Detail
+from grpo_kit.divergences.distance import over_vocabulary
 from grpo_kit.formula import name as in_latex
 from grpo_kit.recipe import Recipe
+from grpo_kit.run.buffering import kept_details
 from grpo_kit.samplers.mixed import has_sampled_rows, writers
 from grpo_kit.terms import DivergenceTerm, PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signal:
-    r"""One set of log-probabilities of the sampled tokens.
+    r"""One policy's log-probabilities of the tokens of a step, with as much of its distributions as is read.
 
     Attributes:
         symbol: as in the formulas (LaTeX).
         policy: who computes it.
-        when: `sampled` (comes with the rows), `scored` (once a step, without gradient) or `current` (at every
-            optimizer step, with gradient).
-        entropy: whether the entropy of the whole distribution comes with it.
+        when: `sampled` (comes with the rows), `kept` (comes from the buffer), `scored` (once a step, without gradient)
+            or `current` (at every optimizer step, with gradient).
+        detail: what comes with them: entropies, the likeliest tokens, whole distributions.
         readers: the places in the recipe that use it.
     """
 
     symbol: str
     policy: str
     when: str
-    entropy: bool = False
+    detail: Detail
     readers: tuple[str, ...]
 
 
@@ -35,22 +39,30 @@ def signals(recipe: Recipe) -> tuple[Signal, ...]:
     found: list[Signal] = []
     if has_sampled_rows(recipe.sampler):
         by = ", ".join(writers(recipe.sampler)) or "the sampler"
-        found.append(Signal(symbol=r"\mu", policy=by, when="sampled", readers=behavior))
+        found.append(Signal(symbol=r"\mu", policy=by, when="sampled", detail=Detail(), readers=behavior))
     places = recipe.readers()
-    for policy in recipe.scored():
+    for policy, detail in recipe.details().items():
         readers = tuple(place for place, read in places.items() if place != "sampler" and policy in read)
-        found.append(Signal(symbol=scored_symbol(policy), policy=policy, when="scored", readers=readers))
+        when = "kept" if policy in kept_details(recipe) else "scored"
+        found.append(Signal(symbol=scored_symbol(policy), policy=policy, when=when, detail=detail, readers=readers))
     for name, learner in recipe.learners.items():
         own = tuple(place for place in terms if place.startswith(f"learners.{name}.terms."))
-        found.append(
-            Signal(symbol=r"\pi_\theta", policy=name, when="current", entropy=learner.needs_entropy, readers=own)
-        )
+        whole = any(_reads_distributions(term) for term in learner.terms.values())
+        detail = Detail(entropy=learner.needs_entropy, full=whole)
+        found.append(Signal(symbol=r"\pi_\theta", policy=name, when="current", detail=detail, readers=own))
     return tuple(found)
 
 
 def scored_symbol(policy: str) -> str:
     """A policy with its weights at sampling time, as LaTeX."""
     return rf"\pi_{{{in_latex(policy)}}}"
+
+
+def _reads_distributions(term: object) -> bool:
+    """Whether a term compares the current distributions with another policy's, token by token."""
+    if isinstance(term, PolicyGradient):
+        return any(detail != Detail() for _, own in live(term.advantage) for detail in own.details.values())
+    return isinstance(term, DivergenceTerm) and over_vocabulary(term.divergence)
 
 
 def _reads_behavior(term: object) -> bool:

@@ -1,7 +1,7 @@
 r"""Means over tokens, with intervals that know that the tokens of one prompt are not independent.
 
-A mean over tokens is a ratio $\hat R = \sum_c y_c / \sum_c n_c$, $y_c$ the sum and $n_c$ the number of the tokens of one
-of $C$ prompts. Its variance over prompts is that of the linearized ratio,
+A mean over tokens is a ratio $\hat R = \sum_c y_c / \sum_c n_c$, with $y_c$ the sum and $n_c$ the number of the tokens
+of one of $C$ prompts. Its variance over prompts is that of the linearized ratio,
 $\frac{C}{C - 1} \sum_c (y_c - \hat R n_c)^2 / (\sum_c n_c)^2$, as for a cluster sample (Cochran 1977, section 6.3).
 """
 

@@ -98,9 +98,9 @@ def _comparison(student: Policy, teacher: Policy, rollouts: Rollouts, k: int, si
 
 
 def _refuse_non_finite(found: Tensor, student: Policy, teacher: Policy) -> None:
-    bad = torch.nonzero(~torch.isfinite(found))
+    bad = torch.nonzero(~torch.isfinite(found).all(dim=0))
     if len(bad):
-        _, row, token = bad[0].tolist()
+        row, token = bad[0].tolist()
         raise ValueError(
             f"'{student.name}' and '{teacher.name}' cannot be compared at row {row}, token {token}: a log-probability "
             "is not finite there. The weights of one are damaged, or it calls impossible what the other may write"

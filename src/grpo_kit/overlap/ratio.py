@@ -54,7 +54,9 @@ def likeliest(logits: AnyLogits, k: int) -> Members:
     return above | (tied & (tied.cumsum(-1, dtype=torch.int32) <= room))
 
 
-def overlap_ratio(student: AnyLogits, teacher: AnyLogits, k: int = LIKELIEST) -> EachToken:
+def overlap_ratio(
+    student: AnyLogits, teacher: Float[Tensor, "*token teacher_vocabulary"], k: int = LIKELIEST
+) -> EachToken:
     r"""Share of the student's `k` likeliest tokens that are among the teacher's: $|S_k \cap T_k| / k$ at each position.
 
     The diagnostic of Semi-OPD (arXiv:2610.11291, k = 64), there averaged over all tokens that the initial student
@@ -64,14 +66,18 @@ def overlap_ratio(student: AnyLogits, teacher: AnyLogits, k: int = LIKELIEST) ->
 
     Args:
         student: logits or log-probabilities.
-        teacher: of the same tokens, over the same vocabulary.
+        teacher: of the same tokens, over the same vocabulary; ValueError where it is of another size.
         k: likeliest tokens compared, 1 to the size of the vocabulary; ValueError beyond.
 
     Example:
         >>> overlap_ratio(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 2.0, 1.0]]), k=2)
         tensor([0.5000])
     """
-    _refuse_other_vocabulary(student, teacher)
+    if student.shape[-1] != teacher.shape[-1]:
+        raise ValueError(
+            f"the student has {student.shape[-1]} logits a token and the teacher {teacher.shape[-1]}; cut both to "
+            "their common vocabulary"
+        )
     return _share(likeliest(student, k) & likeliest(teacher, k), k).to(wide(student))
 
 
@@ -102,7 +108,6 @@ def compare(
         k: likeliest tokens compared.
         temperature: divides both logits, above 0: that of the rollouts, at which training compares the two.
     """
-    _refuse_other_vocabulary(student, teacher)
     student, teacher = wide(student) / temperature, wide(teacher) / temperature
     of_student, of_teacher = likeliest(student, k), likeliest(teacher, k)
     common = of_student & of_teacher
@@ -127,11 +132,3 @@ def _share(members: Members, k: int) -> EachToken:
 def _mass(logprobs: AnyLogits, members: Members) -> EachToken:
     """Probability of some tokens, at most 1."""
     return reduce(torch.where(members, logprobs.exp(), 0), "... vocabulary -> ...", "sum").clamp(max=1)
-
-
-def _refuse_other_vocabulary(student: AnyLogits, teacher: AnyLogits) -> None:
-    if student.shape[-1] != teacher.shape[-1]:
-        raise ValueError(
-            f"the student has {student.shape[-1]} logits a token and the teacher {teacher.shape[-1]}; cut both to "
-            "their common vocabulary"
-        )

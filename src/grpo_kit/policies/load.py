@@ -83,16 +83,24 @@ def position_limit(spec: PolicySpec) -> int | None:
 
     ValueError when there is no configuration to be had.
     """
+    return getattr(_configuration(spec), "max_position_embeddings", None)
+
+
+def vocabulary_size(spec: PolicySpec) -> int:
+    """The number of logits of a policy's model, found without its weights; errors as `position_limit`."""
+    return int(_configuration(spec).get_text_config().vocab_size)
+
+
+def _configuration(spec: PolicySpec) -> Any:
     assert spec.model is not None
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
     with from_hub(local=_is_local(spec.model)) as fault:
         try:
-            config = AutoConfig.from_pretrained(
+            return AutoConfig.from_pretrained(
                 model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
             )
         except Exception as error:  # damaged files raise kinds of their own
             raise ValueError(_unloadable(spec.model, fault or _problem(error))) from error
-    return getattr(config, "max_position_embeddings", None)
 
 
 def load_tokenizer(spec: PolicySpec) -> PreTrainedTokenizerBase:

@@ -1,10 +1,11 @@
 """How good the live policies are on held-out questions during a run: sampled, greedy, and best of several."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
 
+from grpo_kit.batch import Rollouts
 from grpo_kit.data import PromptSet
 from grpo_kit.detail import Detail
 from grpo_kit.evaluation.estimates import accuracy, mean_pass_at_k, sizes, standard_error
@@ -13,7 +14,7 @@ from grpo_kit.masked import row_mean
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import Reward
-from grpo_kit.samplers import Sampler, TransformersSampler
+from grpo_kit.samplers import TransformersSampler
 
 
 def evaluate(recipe: Recipe, policies: Mapping[str, Policy], questions: PromptSet) -> dict[str, float]:
@@ -42,7 +43,13 @@ def evaluate(recipe: Recipe, policies: Mapping[str, Policy], questions: PromptSe
 
 
 def evaluate_policy(
-    policy: Policy, questions: PromptSet, reward: Reward, *, sampled: Sampler, greedy: Sampler, samples: int
+    policy: Policy,
+    questions: PromptSet,
+    reward: Reward,
+    *,
+    sampled: Callable[..., Rollouts],
+    greedy: Callable[..., Rollouts],
+    samples: int,
 ) -> dict[str, float]:
     """How often a policy is right, by the reward's value 1, and how it writes.
 

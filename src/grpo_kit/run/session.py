@@ -2,11 +2,7 @@
 
 import math
 import os
-import signal
-import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,28 +15,14 @@ from grpo_kit.diagnostics import low_sample_size
 from grpo_kit.loop import Report, train
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
+from grpo_kit.run.buffering import fill_buffer, idle_policies
 from grpo_kit.run.curves import draw_curves
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.folder import RunFolder
+from grpo_kit.run.interrupt import INTERRUPTED, Interrupt
 from grpo_kit.run.setup import Inputs, load_policies, prompt_stream
 from grpo_kit.run.statuses import Statuses
-
-INTERRUPTED = 130
-"""Exit code of a command that Ctrl-C ended."""
-
-
-@dataclass(slots=True)
-class Interrupt:
-    """Whether Ctrl-C was pressed: the first asks for the end after this step, the second ends at once."""
-
-    asked: bool = False
-
-    def __call__(self, number: int, frame: object) -> None:
-        """Handle the signal."""
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        print("\nstopping after the work at hand; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+from grpo_kit.samplers import Replay
 
 
 @dataclass(slots=True)
@@ -61,7 +43,7 @@ class Session:
     def run(self) -> int:
         """Train to the end, to Ctrl-C or to a fault; write what there is in every case; the exit code."""
         code = 1
-        with _handling(self.interrupt), self._progress() as progress:
+        with self.interrupt.handling(), self._progress() as progress:
             task = progress.add_task("", total=self.recipe.steps, now="starting")
             try:
                 self._evaluate({"step": 0.0})
@@ -180,10 +162,19 @@ class Session:
 
 
 def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, console: Console) -> Session:
-    """Load the policies, then create the run folder; a mistake leaves nothing behind."""
+    """Load the policies, fill the buffer of a replay sampler, create the run folder; a mistake leaves no run folder.
+
+    KeyboardInterrupt when Ctrl-C ended the filling; the finished shards are kept.
+    """
     for line in describe(inputs):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    policies = load_policies(recipe)
+    idle = idle_policies(recipe, inputs)
+    policies = load_policies(recipe, idle=idle)
+    if isinstance(recipe.sampler, Replay):
+        if not fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt()):
+            raise KeyboardInterrupt
+        idle = idle_policies(recipe, inputs)
+        policies = {name: policy for name, policy in policies.items() if name not in idle}
     return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
 
 
@@ -204,19 +195,6 @@ def describe(inputs: Inputs) -> list[str]:
         lines[0] += f", {len(inputs.questions)} to evaluate on"
         lines += describe_set("evaluation.data", inputs.questions, inputs.prompts)
     return lines
-
-
-@contextmanager
-def _handling(interrupt: Interrupt) -> Iterator[None]:
-    """Let the first Ctrl-C finish the step at hand; only the main thread may handle signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _number(value: float) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,25 +15,12 @@ from grpo_kit.data.columns import missing_columns
 from grpo_kit.data.encode import Judge
 from grpo_kit.data.report import bad_rows, first_faults
 from grpo_kit.policies import Policy, load_policy, load_tokenizer
-from grpo_kit.policies.load import device_of, position_limit
+from grpo_kit.policies.load import device_of, position_limit, vocabulary_size
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import Python, Reward
+from grpo_kit.run.buffering import mistakes_of_buffer
+from grpo_kit.run.inputs import Inputs
 from grpo_kit.samplers.mixed import places_of
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Inputs:
-    """What can be checked without loading weights: tokenizers and prompts.
-
-    Attributes:
-        tokenizers: of every policy with a model of its own.
-        prompts: to train on.
-        questions: to evaluate on, or None without evaluation.
-    """
-
-    tokenizers: Mapping[str, PreTrainedTokenizerBase]
-    prompts: PromptSet
-    questions: PromptSet | None
 
 
 def open_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = False) -> tuple[Recipe, Inputs]:
@@ -69,7 +56,7 @@ def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) 
     tokenizer = next((tokenizers[name] for name in (*reads, *tokenizers) if name in tokenizers), None)
     rewards = {} if any(place.startswith("rewards") for place in removed) else recipe.rewards
     samplers = {} if any(place.startswith("sampler") for place in removed) else places_of(recipe.sampler)
-    sources: list[tuple[str, Data, int | None]] = [("data", recipe.data, None)]
+    sources: list[tuple[str, Data, int | None]] = [("data", recipe.data, getattr(recipe.sampler, "prompts", None))]
     if recipe.evaluation is not None:
         sources.append(("evaluation.data", recipe.evaluation.data, recipe.evaluation.questions))
     sets: dict[str, PromptSet] = {}
@@ -94,7 +81,9 @@ def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) 
         mistakes.append(few + f"are {len(sets['data'])} prompts. Lower it, or remove [curriculum].")
     if mistakes or "data" not in sets:
         return None, mistakes
-    return Inputs(tokenizers=tokenizers, prompts=sets["data"], questions=sets.get("evaluation.data")), mistakes
+    inputs = Inputs(tokenizers=tokenizers, prompts=sets["data"], questions=sets.get("evaluation.data"))
+    mistakes = [] if any(place.startswith("sampler") for place in removed) else mistakes_of_buffer(recipe, inputs)
+    return inputs, mistakes
 
 
 def _prompts(
@@ -179,12 +168,12 @@ def _too_long(recipe: Recipe, sets: Mapping[str, PromptSet], readable: Collectio
             )
 
 
-def load_policies(recipe: Recipe) -> dict[str, Policy]:
-    """Load every policy, followers as copies of those they follow, all on their common vocabulary."""
+def load_policies(recipe: Recipe, *, idle: Collection[str] = ()) -> dict[str, Policy]:
+    """Load every policy that is not idle, followers as copies of those they follow, all on their common vocabulary."""
     mistakes: list[str] = []
     policies: dict[str, Policy] = {}
     for name, spec in recipe.policies.items():
-        if spec.follows is None:
+        if spec.follows is None and name not in idle:
             try:
                 policies[name] = load_policy(name, spec, live=name in recipe.learners)
             except ValueError as error:
@@ -196,10 +185,11 @@ def load_policies(recipe: Recipe) -> dict[str, Policy]:
             original = policies[spec.follows]
             model = deepcopy(original.model).requires_grad_(False)
             policies[name] = replace(original, name=name, model=model, micro_batch_tokens=spec.micro_batch_tokens)
-    common = min(policy.vocabulary for policy in policies.values())
+    sizes = [vocabulary_size(recipe.policies[name]) for name in idle]  # their scores are over it as well
+    common = min([*sizes, *(policy.vocabulary for policy in policies.values())])
     for policy in policies.values():
         policy.vocabulary = common
-    return {name: policies[name] for name in recipe.policies}
+    return {name: policies[name] for name in recipe.policies if name in policies}
 
 
 def prompt_stream(recipe: Recipe, inputs: Inputs) -> PromptStream:

@@ -85,13 +85,12 @@ class PolicyGradient:
 
     @model_validator(mode="after")
     def _distributions_are_at_hand(self) -> "PolicyGradient":
-        if not self.token_local and any(
-            own.details.get(own.teacher, Detail()) != Detail() for _, own in live(self.advantage)
-        ):
+        reads_more = any(detail != Detail() for _, own in live(self.advantage) for detail in own.details.values())
+        if reads_more and not self.token_local:
             raise ValueError(
-                "control_variate needs whole distributions, which are at hand token by token alone, and ratio, surrogate "
-                "or correction couple the tokens of a row; use ratio 'token', a surrogate and a correction of single "
-                "tokens, or leave control_variate out"
+                "control_variate needs whole distributions, which are at hand where tokens are taken one by one, and "
+                "ratio, surrogate or correction couple the tokens of a row; use ratio 'token' with a surrogate and a "
+                "correction of single tokens, or leave control_variate out"
             )
         return self
 

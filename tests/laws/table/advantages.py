@@ -12,15 +12,24 @@ from grpo_kit import (
     ReinforcePP,
     ReinforcePPBaseline,
     ReMax,
+    ReverseKL,
     Summand,
+    TeacherLogRatio,
+    TopK,
     WeightedSum,
 )
-from laws import advantages as laws, signatures
+from laws import advantages as laws, live_advantages, signatures
+from laws.enumerated import K
 from laws.row import WhyNot, all_but, row, split_of
 
 ROLE = "advantages"
 OF_TASK = Summand(weight=0.3, advantage=LeaveOneOut(), rewards={"task": 1.0})
-PARTS = {
+LIVE = {
+    "teacher_log_ratio": TeacherLogRatio(teacher="other"),
+    "teacher_log_ratio/control_variate": TeacherLogRatio(teacher="other", control_variate=ReverseKL()),
+    "teacher_log_ratio/top_k": TeacherLogRatio(teacher="other", control_variate=ReverseKL(top_k=TopK(k=K))),
+}
+OF_REWARDS = {
     "group_mean": GroupMean(),
     "group_mean/group": GroupMean(scale="group"),
     "group_mean/batch": GroupMean(scale="batch"),
@@ -40,6 +49,16 @@ PARTS = {
     "per_component/none": PerComponent(advantage=LeaveOneOut(), scale="none"),
     "weighted_sum": WeightedSum(of=(Summand(weight=0.7, advantage=GroupMean()), OF_TASK)),
     "weighted_sum/tokens": WeightedSum(of=(OF_TASK, Summand(advantage=ReinforcePP()))),
+    "weighted_sum/live": WeightedSum(of=(OF_TASK, *(Summand(weight=0.1, advantage=own) for own in LIVE.values()))),
+}
+PARTS = OF_REWARDS | LIVE
+NO_REWARDS = dict.fromkeys(
+    LIVE, WhyNot("it looks at no reward, but at two policies; the law of its own is below", False)
+)
+NOT_LIVE = dict.fromkeys(OF_REWARDS, WhyNot("it is of rewards", shown=False))
+NOT_CENTERED = {
+    "teacher_log_ratio": WhyNot("its mean is minus the reverse KL"),
+    "teacher_log_ratio/top_k": WhyNot("the top k with its tail is not all of the KL"),
 }
 BATCH = WhyNot("the deviation of the whole batch is in its denominator; batch-scaled advantages keep the zero only")
 OTHER_BASELINE = {
@@ -65,27 +84,31 @@ DEPENDS_ON_OFFSET = {
     "reinforce_pp/discounted": WhyNot("an offset on the last token is discounted by the way to it"),
 }
 
+
+def of_rewards(number, law, not_for=None):
+    why_not = NO_REWARDS | (not_for or {})
+    return row(number, ROLE, law, *all_but(PARTS, why_not), why_not=why_not)
+
+
+def of_live(number, law, not_for=None):
+    why_not = NOT_LIVE | (not_for or {})
+    return row(number, ROLE, law, *all_but(PARTS, why_not), why_not=why_not)
+
+
 ROWS = (
     row(1, ROLE, split_of(ROLE), *PARTS, share=0.07),
-    row(2, ROLE, laws.rows_may_be_permuted, *PARTS),
-    row(2, ROLE, laws.absent_rows_change_nothing, *PARTS),
-    row(4, ROLE, laws.equal_rewards_give_zero, *all_but(PARTS, OTHER_BASELINE), why_not=OTHER_BASELINE),
-    row(4, ROLE, laws.a_group_of_one_gets_zero, *all_but(PARTS, OTHER_BASELINE), why_not=OTHER_BASELINE),
-    row(
-        4,
-        ROLE,
-        laws.an_equal_group_gets_zero_beside_others,
-        *all_but(PARTS, OTHER_BASELINE | SHIFTED),
-        why_not=OTHER_BASELINE | SHIFTED,
-    ),
-    row(
-        4,
-        ROLE,
-        laws.the_offset_of_rewards_does_not_matter,
-        *all_but(PARTS, DEPENDS_ON_OFFSET),
-        why_not=DEPENDS_ON_OFFSET,
-    ),
-    row(4, ROLE, laws.groups_do_not_see_each_other, *all_but(PARTS, SEES_OTHER_GROUPS), why_not=SEES_OTHER_GROUPS),
+    of_rewards(2, laws.rows_may_be_permuted),
+    of_rewards(2, laws.absent_rows_change_nothing),
+    of_live(2, live_advantages.tokens_are_apart),
+    of_rewards(4, laws.equal_rewards_give_zero, OTHER_BASELINE),
+    of_rewards(4, laws.a_group_of_one_gets_zero, OTHER_BASELINE),
+    of_rewards(4, laws.an_equal_group_gets_zero_beside_others, OTHER_BASELINE | SHIFTED),
+    of_rewards(4, laws.the_offset_of_rewards_does_not_matter, DEPENDS_ON_OFFSET),
+    of_rewards(4, laws.groups_do_not_see_each_other, SEES_OTHER_GROUPS),
+    of_live(4, live_advantages.nothing_at_an_equal_teacher),
+    of_live(4, live_advantages.nothing_of_it_is_learned),
+    of_live(4, live_advantages.its_gradient_is_the_reverse_kl_s),
+    of_live(4, live_advantages.its_mean_is_zero, NOT_CENTERED),
     row(12, ROLE, signatures.shapes_are_stated, *PARTS, share=0),
 )
 NOT_ABOUT = {
