@@ -72,9 +72,10 @@ def prune(policy: Policy, texts: list[str], count: int) -> list[int]:
         turned = [1 - cosine_similarity(old, new, dim=-1)[0, 1:].mean() for old, new in pairwise(states)]
         influence += torch.stack(turned)
     kept = sorted(influence.argsort(descending=True)[:count].tolist())
-    model.model.layers = torch.nn.ModuleList([model.model.layers[layer] for layer in kept])
-    for place, layer in enumerate(model.model.layers):
-        layer.self_attn.layer_idx = place
+    layers = [model.model.layers[layer] for layer in kept]
+    for place, layer in enumerate(layers):
+        layer.self_attn.layer_idx = place  # its place in the cache
+    model.model.layers = torch.nn.ModuleList(layers)
     model.config.num_hidden_layers = count
     return kept
 
@@ -93,26 +94,31 @@ def settings(options: argparse.Namespace, student: str, steps: int, lr: float, r
     ]  # fmt: skip
 
 
-def learn(recipe: Recipe, policies: dict[str, Policy]) -> dict[str, float]:
-    """Run a recipe on the student alone; seconds of each stage, and completion tokens."""
-    spent = {"update": 0.0, "sample": 0.0, "tokens": 0.0, "rows": 0.0}
+def learn(recipe: Recipe, policies: dict[str, Policy]) -> None:
+    """Run a recipe on the student alone; prints what it learns from, and the seconds of its updates and of the rest."""
+    updating = rest = 0.0
+    tokens = 0
     for report in train(recipe, policies, prompt_stream(recipe, load_inputs(recipe))):
-        rollouts, metrics = report.experience.rollouts, report.metrics
-        spent["update"] += metrics["time/update/small"]
-        spent["sample"] += metrics["time/step"] - metrics["time/update/small"]
-        spent["tokens"] += float(rollouts.mask.sum())
-        spent["rows"] += len(rollouts)
-        loss = {key: f"{value:.3f}" for key, value in metrics.items() if key.endswith(("/loss", "grad_norm"))}
-        print(f"{recipe.name} {report.step}/{recipe.steps} {loss}", flush=True)
-    print(f"{recipe.name}: {json.dumps({key: round(value, 1) for key, value in spent.items()})}", flush=True)
-    return spent
+        metrics = report.metrics
+        updating += metrics["time/update/small"]
+        rest += metrics["time/step"] - metrics["time/update/small"]
+        tokens += int(report.experience.rollouts.mask.sum())
+        seen = {key: round(value, 3) for key, value in metrics.items() if key.endswith(("sft/loss", "ratio_of_large"))}
+        print(f"{recipe.name} {report.step}/{recipe.steps} {seen}", flush=True)
+    print(f"{recipe.name}: {tokens} tokens; updates {updating:.1f} s, the rest {rest:.1f} s", flush=True)
+
+
+def fine_tuning(options: argparse.Namespace, student: str, steps: int, lr: float, rows: str) -> Recipe:
+    """Supervised fine-tuning on solutions."""
+    given = settings(options, student, steps, lr, rows)
+    return read_recipe("sft", settings=[*given, f"sampler.max_new_tokens={LONGEST}"])
 
 
 def heal(options: argparse.Namespace) -> None:
-    """Supervised fine-tuning of the pruned student; it is written, since a buffer belongs to weights on disk."""
-    rows = f":{options.heal_steps * options.rows}"
-    given = settings(options, "pruned", options.heal_steps, options.heal_lr, rows)
-    recipe = read_recipe("sft", settings=["name=heal", f"sampler.max_new_tokens={LONGEST}", *given])
+    """Fine-tune the pruned student; it is written, since a buffer belongs to weights on disk."""
+    recipe = fine_tuning(
+        options, "pruned", options.heal_steps, options.heal_lr, f":{options.heal_steps * options.rows}"
+    )
     policies = load_policies(recipe)
     learn(recipe, policies)
     policies["small"].save(options.out / "healed")
@@ -128,15 +134,6 @@ def semi_opd(options: argparse.Namespace, rows: str) -> Policy:
     for asked in (replace(recipe, learners={}), recipe):  # without a learner nothing is scored: the two are timed apart
         fill_buffer(asked, inputs, policies, console=Console(), interrupt=Interrupt())
     del policies["large"]
-    learn(recipe, policies)
-    return policies["small"]
-
-
-def more_sft(options: argparse.Namespace, rows: str) -> Policy:
-    """The student after as many updates on the solutions of the same problems."""
-    given = settings(options, "healed", options.steps, options.lr, rows)
-    recipe = read_recipe("sft", settings=[*given, f"sampler.max_new_tokens={LONGEST}"])
-    policies = load_policies(recipe)
     learn(recipe, policies)
     return policies["small"]
 
@@ -174,11 +171,11 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path)
     parser.add_argument("--layers", type=int, default=20)
     parser.add_argument("--rows", type=int, default=8, help="rows an update")
-    parser.add_argument("--heal-steps", type=int, default=40)
+    parser.add_argument("--heal-steps", type=int, default=30)
     parser.add_argument("--heal-lr", type=float, default=2e-4)
-    parser.add_argument("--steps", type=int, default=25, help="updates of each arm")
+    parser.add_argument("--steps", type=int, default=20, help="updates of each arm")
     parser.add_argument("--lr", type=float, default=5e-5, help="of each arm")
-    parser.add_argument("--held-out-rows", type=int, default=48)
+    parser.add_argument("--held-out-rows", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -188,13 +185,13 @@ if __name__ == "__main__":
     before = options.heal_steps * options.rows
     rows = f"{before}:{before + options.steps * options.rows}"  # problems that the healing did not see
     healed = PolicySpec(model=str(options.out / "healed"), micro_batch_tokens=1024)
-    students = {
-        "healed": load_policy("healed", healed, live=False),
-        "Semi-OPD": semi_opd(options, rows),
-        "more SFT": more_sft(options, rows),
-    }
+    more_sft = fine_tuning(options, "healed", options.steps, options.lr, rows)  # the same problems and updates
+    students = {"healed": load_policy("small", healed, live=False), "Semi-OPD": semi_opd(options, rows)}
+    policies = load_policies(more_sft)
+    learn(more_sft, policies)
+    students["more SFT"] = policies["small"]
     teacher = load_policy("teacher", replace(healed, model=str(options.out / "teacher")), live=False)
-    questions = load_inputs(read_recipe("sft", settings=settings(options, "healed", 1, options.lr, rows))).questions
+    questions = load_inputs(more_sft).questions
     assert questions is not None
     compare(students, teacher, questions, options.seed)
     print(f"seconds in all: {time.perf_counter() - begun:.0f}")

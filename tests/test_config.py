@@ -33,7 +33,8 @@ MISTAKES = {
         f"Known: {', '.join(sorted(ADVANTAGES.built_in))}."
     ),
     "sampler.kind = 'trnsformers'": (
-        "sampler: unknown kind 'trnsformers'. Did you mean 'transformers'? Known: data_rows, mixed, replay, transformers."
+        "sampler: unknown kind 'trnsformers'. Did you mean 'transformers'? "
+        "Known: data_rows, mixed, replay, transformers."
     ),
     "learners.small.weighting.kind = 'fixed'": (
         "learners.small.weighting: unknown kind 'fixed'. Did you mean 'fixed_length'? "

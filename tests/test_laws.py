@@ -12,6 +12,7 @@ import tiny
 from grpo_kit import (
     AdaptiveCoefficient,
     Behavior,
+    DivergenceTerm,
     EntropyBonus,
     EqualRows,
     Experience,
@@ -22,22 +23,30 @@ from grpo_kit import (
     PolicyGradient,
     RecipeError,
     Reinforce,
+    ReverseKL,
     Rewards,
+    SampledKL,
     Sampling,
-    Scores,
     SignalKey,
     Signals,
+    TeacherLogRatio,
+    TopK,
     Writer,
     learner_batch,
     objective,
     read_recipe,
 )
+from grpo_kit.advantages.live import live
+from grpo_kit.batch import NOBODY
 from grpo_kit.corrections import factors
+from grpo_kit.detail import Detail
+from grpo_kit.divergences.distance import over_vocabulary
 from grpo_kit.joining import widen
 from grpo_kit.learner import LiveLearner
 from grpo_kit.memory import Memory
 from grpo_kit.ratios import TokenRatio
-from laws import corrections, divergences, splits
+from grpo_kit.samplers.mixed import has_data_rows, has_sampled_rows
+from laws import corrections, distillation, divergences, splits
 from laws.check import holds
 from laws.table import PARTS
 from laws.theorem import Setting, codistill_theorem, completions, expected_gradient, stated_gradient
@@ -57,12 +66,12 @@ def compositions(draw) -> Learner:
         return draw(st.sampled_from(list(PARTS[role].values())))
 
     def gradient() -> PolicyGradient:
-        surrogate = any_part("surrogates")
+        surrogate, advantage = any_part("surrogates"), any_part("advantages")
         plain = isinstance(surrogate, Reinforce)
         anchor = "proximal" if plain else draw(st.sampled_from(["proximal", "behavior"]))
         allowed = ANY_CORRECTION if anchor == "proximal" else AT_UPDATE
-        return PolicyGradient(
-            advantage=any_part("advantages"),
+        found = PolicyGradient(
+            advantage=GroupMean(),
             surrogate=surrogate,
             ratio=TokenRatio() if plain else any_part("ratios"),
             anchor=anchor,
@@ -70,11 +79,15 @@ def compositions(draw) -> Learner:
             baseline=draw(st.sampled_from(["selected", "sampled"])),
             weight=draw(st.sampled_from([1.0, 0.3])),
         )
+        reads_more = any(detail != Detail() for _, own in live(advantage) for detail in own.details.values())
+        return found if reads_more and not found.token_local else replace(found, advantage=advantage)
 
     terms = {"policy": gradient()}
     if draw(st.booleans()):
-        factor = draw(st.sampled_from([{"weight": 0.1}, {"adaptive": AdaptiveCoefficient(start=0.1, target=0.2)}]))
-        terms["reference"] = replace(divergences.term_of(any_part("divergences")), **factor)
+        reference = divergences.term_of(any_part("divergences"))
+        factors_of = [{"weight": 0.1}, {"adaptive": AdaptiveCoefficient(start=0.1, target=0.2)}]
+        factor = draw(st.sampled_from(factors_of[: 1 if over_vocabulary(reference.divergence) else 2]))
+        terms["reference"] = replace(reference, **factor)
     if draw(st.booleans()):
         terms["entropy"] = EntropyBonus(weight=0.05)
     if draw(st.booleans()):
@@ -109,12 +122,16 @@ def synthetic(recipe, *, task_groups: int = 2, seed: int = 3) -> tuple[Experienc
     count = task_groups * members
     lengths = torch.randint(1, 6, (count,), generator=generator).tolist()
     rows = tiny.rollouts(lengths, [number // members for number in range(count)], seed=seed, writer=writer)
+    details = {writer: Detail()} | recipe.details()
     signals = Signals(
-        {SignalKey(name, 0): policies[name].score_all(rows) for name in dict.fromkeys([*recipe.scored(), writer])}
+        {SignalKey(name, 0): policies[name].score_all(rows, detail=detail) for name, detail in details.items()}
     )
     writers = (*rows.behavior.writers, Writer(policy=writer, version=0, sampling=Sampling(temperature=0.0)))
     last = torch.arange(count) % members == members - 1  # of each group, decoded greedily where the recipe does that
     by = (last & getattr(recipe.sampler, "greedy", False)).long()[:, None].expand(rows.mask.shape)
+    if has_data_rows(recipe.sampler):  # of each group the first row, or all
+        data = (torch.arange(count) % members == 0) | (not has_sampled_rows(recipe.sampler))
+        by = torch.where(data[:, None], NOBODY, by)
     rows = replace(rows, behavior=Behavior(writers=writers, writer=by, logprobs=signals[writer].logprobs))
     components = {
         name: Memory().call("", reward, rows, signals)
@@ -164,7 +181,7 @@ def test_padding_and_order_change_nothing_for_each_recipe(path):
         mask=widen(moved.rollouts.mask, width),
         behavior=replace(behavior, writer=widen(behavior.writer, width), logprobs=widen(behavior.logprobs, width)),
     )
-    scores = {k: Scores(logprobs=widen(s.logprobs, width)) for k, s in moved.signals.scores.items()}
+    scores = {k: s.map(lambda values: widen(values, width)) for k, s in moved.signals.scores.items()}
     components = {
         name: part if part.values.ndim == 1 else replace(part, values=widen(part.values, width))
         for name, part in moved.rewards.components.items()
@@ -326,3 +343,53 @@ def test_without_kd_and_selection_both_learners_are_dr_grpo(name):
         found = tiny.gradient_of(own)
         assert found.norm() > CLEARLY_DIFFERENT
         torch.testing.assert_close(found, dr_grpo(tiny.policy(seed=0), rows, task.values, 48), **MODEL)
+
+
+OPD = {
+    "plain": TeacherLogRatio(teacher="large"),
+    "control variate": TeacherLogRatio(teacher="large", control_variate=ReverseKL()),
+    "control variate of the top k": TeacherLogRatio(
+        teacher="large", control_variate=ReverseKL(top_k=TopK(k=distillation.TOP))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OPD)
+def test_law_10_the_expected_gradient_on_policy_is_that_of_the_reverse_kl(kind):
+    distillation.expected_gradient_is_the_reverse_kl_s(OPD[kind])
+
+
+def test_law_10_a_control_variate_lowers_the_variance():
+    plain, whole, top = (distillation.variance(advantage) for advantage in OPD.values())
+    assert whole < 0.9 * plain
+    assert top < 0.9 * plain
+
+
+def test_law_10_the_advantage_is_taken_anew_at_an_update():
+    """Away from the initial student: log teacher - log current, and the gradient of half its square."""
+    term = PolicyGradient(advantage=OPD["plain"], surrogate=Reinforce())
+    square = DivergenceTerm(to="large", divergence=SampledKL(estimator="k2"))
+    current = tiny.policy("small", seed=7)
+    batch = distillation.frozen(distillation.learner_of(term))
+    now, mask = current.score_all(batch.rollouts), batch.rollouts.mask
+    teacher = tiny.policy("large", seed=1).score_all(batch.rollouts).logprobs
+    advantages = term.advantages(now, batch.frozen["distillation"], mask)
+    torch.testing.assert_close(advantages[mask], (teacher - now.logprobs)[mask], **EXACT)
+    initial = batch.rollouts.behavior.logprobs
+    assert ((teacher - initial) - advantages)[mask].abs().min() > CLEARLY_DIFFERENT
+    found, expected = (
+        distillation.gradient(learner, distillation.frozen(learner), current)
+        for learner in map(distillation.learner_of, (term, square))
+    )
+    torch.testing.assert_close(found, expected, **MODEL)
+
+
+def test_law_10_the_fixed_point_of_semi_opd_is_the_teacher():
+    distillation.its_fixed_point_is_the_teacher(distillation.Live(OPD["plain"]))
+    with pytest.raises(AssertionError):
+        distillation.its_fixed_point_is_the_teacher(distillation.Cached())
+
+
+def test_law_10_a_cached_advantage_runs_away():
+    first, *_, later, last = distillation.distances(distillation.Cached(), 100)
+    assert last > later > 2 * first

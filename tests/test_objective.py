@@ -7,8 +7,10 @@ import torch
 
 import tiny
 from grpo_kit import (
+    JSD,
     AdamW,
     Clip,
+    CrossEntropy,
     DivergenceTerm,
     EntropyBonus,
     EqualRows,
@@ -18,14 +20,26 @@ from grpo_kit import (
     Learner,
     NonFiniteError,
     PolicyGradient,
+    Reinforce,
+    ReverseKL,
     SampledKL,
+    Sampling,
     Scores,
+    SequenceRatio,
+    SignalKey,
+    Signals,
+    TeacherLogRatio,
+    TopK,
+    Where,
+    head,
 )
+from grpo_kit.batch import NOBODY
+from grpo_kit.detail import Detail
 from grpo_kit.learner import LiveLearner
 from grpo_kit.learner_batch import freeze
 from grpo_kit.memory import Memory
-from grpo_kit.objective import accumulate, mini_batches
-from tolerances import EXACT, MODEL, MODEL_SUM
+from grpo_kit.objective import accumulate, mini_batches, token_weights
+from tolerances import CLEARLY_DIFFERENT, EXACT, MODEL, MODEL_SUM
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -165,3 +179,154 @@ def test_a_divergence_pulls_without_rewards():
     settings = learner(rewards={}, terms={"kl": DivergenceTerm(to="other", divergence=SampledKL())})
     live, batch = prepared(settings, policies=("small", "other"))
     assert accumulate(live, batch, range(3), step=1).norm > 0
+
+
+TEMPERATURE = 0.7
+
+
+def at_temperature(rows):
+    writers = tuple(replace(own, sampling=Sampling(temperature=TEMPERATURE)) for own in rows.behavior.writers)
+    return replace(rows, behavior=replace(rows.behavior, writers=writers))
+
+
+def dense(policy, rows):
+    """All log-probabilities [row, token, vocabulary] by the model's own forward pass, each row by itself."""
+    found = []
+    for prompt, tokens, length in zip(rows.prompts, rows.tokens, rows.lengths.tolist(), strict=True):
+        ids = torch.tensor([[*prompt, *tokens[:length].tolist()]])
+        logits = policy.model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
+        found.append(torch.log_softmax(logits / TEMPERATURE, dim=-1))
+    return torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
+
+
+def kl(p, q):
+    """KL(p || q) of each token from log-probabilities."""
+    return (p.exp() * (p - q)).sum(-1)
+
+
+def with_the_rest(values, top):
+    """The log-probabilities of some tokens, and that of all others together."""
+    inside = values.gather(-1, top)
+    return torch.cat([inside, torch.log(1 - inside.exp().sum(-1, keepdim=True))], dim=-1)
+
+
+A = torch.tensor([1.0, 0.0, 0.5])[:, None] - 0.5
+"""The group's rewards less their mean."""
+
+
+def clipped(now, old, teacher, tokens, mask):
+    ratio = (now.gather(-1, tokens) - old.gather(-1, tokens)).squeeze(-1).exp()
+    return -torch.minimum(ratio * A, ratio.clamp(0.8, 1.2) * A)
+
+
+def coupled(now, old, teacher, tokens, mask):
+    log_ratio = torch.where(mask, (now.gather(-1, tokens) - old.gather(-1, tokens)).squeeze(-1), 0)
+    ratio = (log_ratio.sum(1, keepdim=True) / mask.sum(1, keepdim=True)).exp().expand_as(log_ratio)
+    entropy = -(now.exp() * now).sum(-1)
+    clip = -torch.minimum(ratio * A, ratio.clamp(0.8, 1.2) * A)
+    return 2 * clip - 0.3 * entropy + 0.5 * kl(now, teacher)
+
+
+def distilled(now, old, teacher, tokens, mask):
+    logprobs = now.gather(-1, tokens).squeeze(-1)
+    advantage = teacher.gather(-1, tokens).squeeze(-1) - logprobs + kl(now, teacher)
+    return -advantage.detach() * (logprobs - logprobs.detach())
+
+
+def jensen_shannon(now, old, teacher, tokens, mask):
+    top = teacher.topk(4).indices
+    p, q = with_the_rest(now, top), with_the_rest(teacher, top)
+    middle = torch.log(0.3 * q.exp() + 0.7 * p.exp())
+    return 0.3 * kl(q, middle) + 0.7 * kl(p, middle)
+
+
+CLIP = PolicyGradient(advantage=GroupMean(), surrogate=Clip())
+COMPOSED = {
+    "clip": ({"policy": CLIP}, clipped),
+    "coupled and local": (
+        {
+            "policy": replace(CLIP, ratio=SequenceRatio(), weight=2.0),
+            "entropy": EntropyBonus(weight=0.3),
+            "kl": DivergenceTerm(to="large", divergence=ReverseKL(), weight=0.5),
+        },
+        coupled,
+    ),
+    "teacher": (
+        {
+            "policy": PolicyGradient(
+                advantage=TeacherLogRatio(teacher="large", control_variate=ReverseKL()), surrogate=Reinforce()
+            )
+        },
+        distilled,
+    ),
+    "jsd of the top k": (
+        {"jsd": DivergenceTerm(to="large", divergence=JSD(beta=0.3, top_k=TopK(k=4)))},
+        jensen_shannon,
+    ),
+}
+
+
+@pytest.mark.parametrize("chunk", [1, 3 * tiny.VOCABULARY, 2**24], ids=["a token", "three tokens", "all"])
+@pytest.mark.parametrize("budget", [1, 10**6], ids=["row by row", "at once"])
+@pytest.mark.parametrize("composed", COMPOSED)
+def test_law_11_chunks_are_the_dense_objective(composed, chunk, budget, monkeypatch):
+    """Value and gradient are those of plain torch on all of [row, token, vocabulary], at a temperature."""
+    terms, reference = COMPOSED[composed]
+    rows = at_temperature(tiny.rollouts([3, 2, 4], [0, 0, 0]))
+    first, large, own = tiny.policy("small", seed=0), tiny.policy("large", seed=1), tiny.policy("small", seed=2)
+    scores = {
+        SignalKey(each.name, 0): each.score_all(rows, temperature=TEMPERATURE, detail=Detail(top_k=4, full=True))
+        for each in (first, large)
+    }
+    experience = replace(tiny.experience(rows, {"task": [1.0, 0.0, 0.5]}, []), signals=Signals(scores))
+    settings = learner(terms=terms, rewards={"task": 1.0})
+    batch = freeze("small", settings, experience, torch.ones(3, dtype=torch.bool), Memory())
+
+    now = dense(own, rows)
+    old, teacher = (dense(each, rows).detach() for each in (first, large))
+    loss = torch.where(rows.mask, reference(now, old, teacher, rows.tokens[..., None], rows.mask), 0)
+    total = loss.sum() / rows.mask.sum()
+    own.model.zero_grad()
+    total.backward()
+    expected = tiny.gradient_of(own)
+    assert expected.norm() > CLEARLY_DIFFERENT
+
+    chunks = head.chunks
+    monkeypatch.setattr(head, "chunks", lambda tokens, vocabulary, size: chunks(tokens, vocabulary, chunk))
+    own.micro_batch_tokens = budget
+    found = accumulate(LiveLearner.start("small", settings, own, loop_steps=1), batch, range(3), step=1)
+    torch.testing.assert_close(tiny.gradient_of(own), expected, **MODEL_SUM)
+    weighted = sum(settings.terms[name].weight * value for name, value in found.losses.items())
+    assert weighted == pytest.approx(float(total.detach()), abs=1e-6)
+    logprobs = torch.where(rows.mask, now.gather(-1, rows.tokens[..., None]).squeeze(-1), 0).detach()
+    torch.testing.assert_close(found.logprobs, logprobs, **MODEL)
+
+
+def test_terms_of_some_rows_share_the_weights_of_all_or_have_their_own():
+    rows = tiny.rollouts([3, 2, 4], [0, 0, 0])
+    data = torch.tensor([False, True, False])[:, None]
+    behavior = replace(rows.behavior, writer=torch.where(data, NOBODY, rows.behavior.writer))
+    rows = replace(rows, behavior=behavior)
+    terms = {
+        "policy": CLIP,
+        "sft": CrossEntropy(),
+        "right": CrossEntropy(where=Where(reward="task", at_least=0.75, denominator="own")),
+        "all": EntropyBonus(),
+    }
+    experience = tiny.experience(rows, {"task": [1.0, torch.nan, 0.5]}, [tiny.policy()])
+    settings = learner(terms=terms)
+    batch = freeze("small", settings, experience, torch.ones(3, dtype=torch.bool), Memory())
+    weights = token_weights(settings, batch, range(3))
+    shares = {name: values.sum(1).tolist() for name, values in weights.items()}
+    ninth = 1 / 9  # nine tokens in all
+    assert shares["all"] == pytest.approx([3 * ninth, 2 * ninth, 4 * ninth])
+    assert shares["policy"] == pytest.approx([3 * ninth, 0, 4 * ninth])
+    assert shares["sft"] == pytest.approx([0, 2 * ninth, 0])
+    assert shares["right"] == pytest.approx([1, 0, 0])
+    of_two = token_weights(settings, batch, [0, 1])
+    assert of_two["sft"].sum(1).tolist() == pytest.approx([0, 2 / 5, 0])
+    live = LiveLearner.start("small", settings, tiny.policy(), loop_steps=1)
+    found = accumulate(live, batch, range(3), step=1)
+    logprobs = tiny.policy().score_all(rows).logprobs
+    assert found.losses["sft"] == pytest.approx(-float(logprobs[1, :2].sum()) / 9)
+    assert found.losses["right"] == pytest.approx(-float(logprobs[0, :3].sum()) / 3)

@@ -13,11 +13,15 @@ import torch
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from grpo_kit.detail import Detail
 
-CHUNK = 2**24
-"""Logits in one chunk at most: 64 MiB in float32."""
+CHUNK = 2**22
+"""Logits in one chunk: 16 MiB in float32; more where that is fewer than `TOKENS`."""
+
+TOKENS = 128
+"""Tokens in one chunk at least: the head's matrix is read, and its gradient updated, once a chunk."""
 
 Hidden = Float[Tensor, "place width"]
 TokenLogits = Float[Tensor, "place vocabulary"]
@@ -49,6 +53,12 @@ class Head:
         weight = self.weight if self.autocast is None else self.weight.to(self.autocast)
         product = hidden.to(weight) @ weight.T
         return _wide(product if self.bias is None else product + self.bias.to(product))
+
+    def cast(self) -> "Head":
+        """The head in the precision of its product, without gradient: cast once for all chunks."""
+        if self.weight is None or self.autocast is None:
+            return self
+        return Head(self.weight.detach().to(self.autocast), self.bias)
 
     def vocabulary(self, hidden: Hidden) -> int:
         """Logits a token."""
@@ -96,13 +106,13 @@ class Distributions:
         return logprobs.unflatten(0, self.hidden.shape[:-1])
 
 
-def chunks(tokens: int, vocabulary: int, size: int = CHUNK) -> Iterator[slice]:
-    """The places of chunks of tokens with at most `size` logits each, one token at least."""
-    step = max(1, size // vocabulary)
+def chunks(tokens: int, vocabulary: int, size: int | None = None) -> Iterator[slice]:
+    """The places of chunks of tokens with at most `size` logits each, one token at least; by default, what is fast."""
+    step = max(TOKENS, CHUNK // vocabulary) if size is None else max(1, size // vocabulary)
     return (slice(start, min(start + step, tokens)) for start in range(0, max(tokens, 1), step))
 
 
-def read(function: Reading, hidden: Hidden, head: Head, *, size: int = CHUNK) -> tuple[Tensor, ...]:
+def read(function: Reading, hidden: Hidden, head: Head, *, size: int | None = None) -> tuple[Tensor, ...]:
     """The results of a function of the logits for all tokens, chunk by chunk; differentiable.
 
     The backward pass forms each chunk of logits anew.
@@ -110,7 +120,7 @@ def read(function: Reading, hidden: Hidden, head: Head, *, size: int = CHUNK) ->
     return _Read.apply(function, head, size, hidden, head.weight, head.bias)  # pyright: ignore[reportReturnType]
 
 
-def minimize(function: Summing, hidden: Hidden, head: Head, *, size: int = CHUNK) -> tuple[Tensor, tuple[Tensor, ...]]:
+def minimize(function: Summing, hidden: Hidden, head: Head, *, size: int | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The sum over chunks of a scalar function of the logits, and what else it gives for all tokens, detached.
 
     The gradient of the sum is formed together with its value, so that no chunk of logits is needed twice: for losses
@@ -122,14 +132,7 @@ def minimize(function: Summing, hidden: Hidden, head: Head, *, size: int = CHUNK
 
 def chosen(logits: TokenLogits, tokens: Int[Tensor, " place"]) -> Float[Tensor, " place"]:
     r"""Log-probability of one token a place: $z_{o_t} - \log \sum_v e^{z_v}$."""
-    own = rearrange(logits.gather(1, rearrange(tokens, "place -> place 1")), "place 1 -> place")
-    return own - logits.logsumexp(1)
-
-
-def entropy(logits: TokenLogits) -> Float[Tensor, " place"]:
-    r"""Entropy $\log Z - \mathbb{E}[z]$ in nats; a logit of -inf carries no probability and is left out."""
-    probabilities = logits.softmax(1)
-    return logits.logsumexp(1) - (probabilities * torch.where(probabilities > 0, logits, 0)).sum(1)
+    return -cross_entropy(logits, tokens, reduction="none")
 
 
 def reading(tokens: Int[Tensor, " place"], detail: Detail, temperature: float) -> Reading:
@@ -139,100 +142,114 @@ def reading(tokens: Int[Tensor, " place"], detail: Detail, temperature: float) -
     """
 
     def function(logits: TokenLogits, part: slice) -> tuple[Tensor, ...]:
-        logits = logits / temperature
-        found = [chosen(logits, tokens[part])]
+        logprobs = (logits if temperature == 1 else logits / temperature).log_softmax(1)
+        found = [rearrange(logprobs.gather(1, rearrange(tokens[part], "place -> place 1")), "place 1 -> place")]
         if detail.entropy:
-            found.append(entropy(logits))
+            found.append(entropy(logprobs))
         if detail.top_k:
-            ids = logits.topk(detail.top_k, dim=1).indices
-            found += [ids, logits.gather(1, ids) - logits.logsumexp(1, keepdim=True)]
+            ids = logprobs.detach().topk(detail.top_k, dim=1).indices
+            found += [ids, logprobs.gather(1, ids)]
         return tuple(found)
 
     return function
 
 
+def entropy(logprobs: Float[Tensor, "place vocabulary"]) -> Float[Tensor, " place"]:
+    r"""Entropy $-\sum_v p_v \log p_v$ in nats; what has no probability adds nothing."""
+    return -(logprobs.exp() * torch.where(logprobs > -torch.inf, logprobs, 0)).sum(1)
+
+
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, function: Reading, head: Head, size: int, hidden: Hidden, weight: Any, bias: Any) -> Any:
-        parts = list(chunks(len(hidden), head.vocabulary(hidden), size))
-        found = [function(head.logits(hidden[part]), part) for part in parts]
-        ctx.function, ctx.head, ctx.parts = function, head, parts
-        ctx.save_for_backward(hidden)
+    def forward(ctx: Any, function: Reading, head: Head, size: int | None, hidden: Hidden, *_: Tensor | None) -> Any:
+        ctx.function, ctx.head, ctx.parts = function, head, list(chunks(len(hidden), head.vocabulary(hidden), size))
+        ctx.save_for_backward(hidden, head.weight, head.bias)  # torch then refuses one changed since, as it does for all
+        ctx.set_materialize_grads(False)
+        head = head.cast()
+        found = [function(head.logits(hidden[part]), part) for part in ctx.parts]
         results = tuple(torch.cat(values) for values in zip(*found, strict=True))
         ctx.mark_non_differentiable(*(values for values in results if not values.is_floating_point()))
         return results
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        (hidden,) = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        hidden, *_ = ctx.saved_tensors
         formed = _Gradients(ctx.head, hidden, ctx.needs_input_grad[3:])
         for part in ctx.parts:
+            logits = formed.logits(part)
             with torch.enable_grad():
-                logits = ctx.head.logits(hidden[part].detach()).detach().requires_grad_()
                 found = ctx.function(logits, part)
-            used = [(value, own[part]) for value, own in zip(found, gradients, strict=True) if value.requires_grad]
-            (of_logits,) = torch.autograd.grad([value for value, _ in used], logits, [own for _, own in used])
-            formed.add(part, of_logits)
-        return None, None, None, *formed.given
+            used = [
+                (values, own[part])
+                for values, own in zip(found, gradients, strict=True)
+                if own is not None and values.requires_grad
+            ]
+            if used:
+                formed.add(part, *torch.autograd.grad([each for each, _ in used], logits, [own for _, own in used]))
+        return None, None, None, *formed.given()
 
 
 class _Minimize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, function: Summing, head: Head, size: int, hidden: Hidden, weight: Any, bias: Any) -> Any:
+    def forward(ctx: Any, function: Summing, head: Head, size: int | None, hidden: Hidden, *_: Tensor | None) -> Any:
         formed = _Gradients(head, hidden, ctx.needs_input_grad[3:])
         total, found = hidden.new_zeros((), dtype=_wide(hidden).dtype), []
         for part in chunks(len(hidden), head.vocabulary(hidden), size):
+            logits = formed.logits(part)
             with torch.enable_grad():
-                logits = head.logits(hidden[part].detach()).detach().requires_grad_()
                 value, rest = function(logits, part)
             if value.requires_grad:
-                formed.add(part, torch.autograd.grad(value, logits)[0])
+                formed.add(part, *torch.autograd.grad(value, logits))
             total += value.detach()
             found.append(tuple(values.detach() for values in rest))
-        ctx.formed = formed
+        ctx.save_for_backward(*formed.given())
         results = tuple(torch.cat(values) for values in zip(*found, strict=True))
         ctx.mark_non_differentiable(*results)
         return total, *results
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any, *nothing: Any) -> Any:
-        given = ctx.formed.given
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> Any:
+        given = ctx.saved_tensors
         if float(gradient) != 1:
-            given = tuple(None if values is None else values * gradient for values in given)
-        ctx.formed = None
+            given = tuple(None if values is None else values * gradient.to(values.dtype) for values in given)
         return None, None, None, *given
 
 
 class _Gradients:
-    """The gradients of hidden states, matrix and bias, added up chunk by chunk from those of the logits."""
+    """The gradients of hidden states, matrix and bias, added up chunk by chunk from those of the logits.
+
+    In float32 at least, so that many chunks round no more than one.
+    """
 
     def __init__(self, head: Head, hidden: Hidden, needed: tuple[bool, bool, bool]) -> None:
         def zeros(like: Tensor | None, wanted: bool) -> Tensor | None:
-            return torch.zeros_like(like) if like is not None and wanted else None
+            return None if like is None or not wanted else torch.zeros_like(like, dtype=_wide(like[:0]).dtype)
 
-        self.head, self.inputs = head, hidden.detach()
+        self.head, self.inputs = head.cast(), hidden.detach()
+        self.stored = [like if like is None else like.dtype for like in (hidden, head.weight, head.bias)]
         self.hidden, self.weight, self.bias = map(zeros, (hidden, head.weight, head.bias), needed)
 
-    @property
-    def given(self) -> tuple[Tensor | None, ...]:
-        return self.hidden, self.weight, self.bias
+    def logits(self, part: slice) -> TokenLogits:
+        """A chunk of logits to derive by."""
+        return self.head.logits(self.inputs[part]).detach().requires_grad_()
 
     def add(self, part: slice, of_logits: TokenLogits) -> None:
-        weight = self.head.weight
-        if weight is None:
-            if self.hidden is not None:
-                self.hidden[part] = of_logits.to(self.hidden)
-            return
-        computed = self.head.autocast or weight.dtype
-        of_logits, matrix = of_logits.to(computed), weight.detach().to(computed)
-        if self.hidden is not None:
-            self.hidden[part] = (of_logits @ matrix).to(self.hidden)
-        if self.weight is not None and self.weight.dtype == computed:
-            self.weight.addmm_(of_logits.T, self.inputs[part].to(computed))
-        elif self.weight is not None:
-            self.weight += of_logits.T @ self.inputs[part].to(computed)
+        """Add what follows from the gradient of a chunk of logits."""
+        matrix = self.head.weight
         if self.bias is not None:
-            self.bias += of_logits.sum(0).to(self.bias)
+            self.bias += of_logits.sum(0)
+        product = of_logits if matrix is None else of_logits.to(matrix)
+        if self.hidden is not None:
+            self.hidden[part] = product if matrix is None else product @ matrix
+        if self.weight is not None and self.weight.dtype == product.dtype:
+            self.weight.addmm_(product.T, self.inputs[part].to(product))
+        elif self.weight is not None:
+            self.weight += product.T @ self.inputs[part].to(product)
+
+    def given(self) -> tuple[Tensor | None, ...]:
+        """The gradients in the precision of what they belong to."""
+        found = zip((self.hidden, self.weight, self.bias), self.stored, strict=True)
+        return tuple(values if values is None else values.to(stored) for values, stored in found)
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -9,15 +9,41 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import tiny
-from grpo_kit import JSD, ForwardKL, PolicySpec, ReverseKL, SampledKL, Scores, TopK, TopKCrossEntropy
+from grpo_kit import (
+    JSD,
+    AdamW,
+    Clip,
+    CrossEntropy,
+    DivergenceTerm,
+    EqualTokens,
+    ForwardKL,
+    GroupMean,
+    Learner,
+    PolicyGradient,
+    PolicySpec,
+    Reinforce,
+    ReverseKL,
+    SampledKL,
+    Scores,
+    SignalKey,
+    Signals,
+    TeacherLogRatio,
+    TopK,
+    TopKCrossEntropy,
+    Where,
+)
 from grpo_kit.checks import shared_vocabulary
 from grpo_kit.detail import Detail
 from grpo_kit.divergences.distance import detail_of, distance
+from grpo_kit.learner import LiveLearner
+from grpo_kit.learner_batch import freeze
+from grpo_kit.memory import Memory
+from grpo_kit.objective import accumulate
 from grpo_kit.policies import load_policy
 from grpo_kit.run.setup import load_policies
 from laws.distributions import loss_and_slope
 from tiny_recipe import recipe
-from tolerances import EXACT, FLOAT32
+from tolerances import CLEARLY_DIFFERENT, EXACT, FLOAT32, MODEL_SUM
 
 TEACHER, STUDENT = torch.tensor([[0.7, 0.2, 0.1]]).log(), torch.tensor([[0.2, 0.5, 0.3]]).log()
 WHOLE = [ForwardKL(), ReverseKL(), JSD(), JSD(beta=0.0), JSD(beta=1.0), ForwardKL(temperature=2.0)]
@@ -182,3 +208,61 @@ def test_b095_a_teacher_has_no_dropout_and_leaves_the_student_alone(tmp_path):
     assert student.model.training  # scoring decides nothing about how the student trains
     assert not torch.equal(student.score_all(rows).logprobs, student.score_all(rows).logprobs)  # the dropout is there
     assert not teacher.model.training
+
+
+def learner_of(**terms) -> Learner:
+    return Learner(
+        rewards={"task": 1.0}, terms=terms, weighting=EqualTokens(), optimizer=AdamW(lr=1e-3, max_grad_norm=1e9)
+    )
+
+
+def prepared(settings: Learner, rows):
+    """A learner at work on rows that it wrote itself, and what is fixed of them."""
+    experience = tiny.experience(rows, {"task": [1.0, 0.0]}, [tiny.policy("small"), tiny.policy("large", seed=1)])
+    batch = freeze("small", settings, experience, torch.ones(len(rows), dtype=torch.bool), Memory())
+    return LiveLearner.start("small", settings, tiny.policy("small"), loop_steps=1), batch
+
+
+def test_b096_the_advantage_of_a_teacher_is_detached():
+    """Not detached the gradient would be -lp_t + 2 lp_s = 0 here."""
+    term = PolicyGradient(advantage=TeacherLogRatio(teacher="large"), surrogate=Reinforce())
+    student, place = torch.tensor([[-1.0]], requires_grad=True), torch.ones(1, 1, dtype=torch.bool)
+    zero = torch.zeros(1, 1)
+    frozen = {"advantages": zero, "behavior": zero, "teacher/large": Scores(logprobs=torch.tensor([[-2.0]]))}
+    loss = term(Scores(logprobs=student), frozen, place, place)
+    (gradient,) = torch.autograd.grad(loss.sum(), student)
+    assert float(gradient) == 1.0
+
+
+def test_b098_supervised_learning_beside_a_policy_s_own_rows_leaves_them_alone():
+    policy = PolicyGradient(advantage=GroupMean(), surrogate=Clip())
+    rows = tiny.rollouts([3, 2], [0, 0])
+    gradients = []
+    for terms in ({"policy": policy}, {"policy": policy, "sft": CrossEntropy(weight=0.5)}):
+        live, batch = prepared(learner_of(**terms), rows)
+        found = accumulate(live, batch, range(2), step=1)
+        gradients.append(tiny.gradient_of(live.policy))
+    assert found.losses["sft"] == 0.0
+    torch.testing.assert_close(*gradients, **EXACT)
+    taught = replace(CrossEntropy(weight=0.5), where=Where(rows="sampled"))
+    live, batch = prepared(learner_of(policy=policy, sft=taught), rows)
+    assert accumulate(live, batch, range(2), step=1).losses["sft"] > 0
+
+
+@pytest.mark.parametrize("part", [SampledKL(estimator="k3"), ReverseKL()], ids=repr)
+def test_b101_the_weight_of_a_teacher_changes_the_gradient(part):
+    policy, rows = PolicyGradient(advantage=GroupMean(), surrogate=Clip()), tiny.rollouts([3, 2], [0, 0])
+    gradients = []
+    for weight in (0.0, 0.1, 0.2):
+        settings = learner_of(policy=policy, teacher=DivergenceTerm(to="large", divergence=part, weight=weight))
+        experience = tiny.experience(rows, {"task": [1.0, 0.0]}, [tiny.policy("small")])
+        teacher = tiny.policy("large", seed=1).score_all(rows, detail=detail_of(part))
+        signals = Signals({**experience.signals.scores, SignalKey("large", 0): teacher})
+        experience = replace(experience, signals=signals)
+        batch = freeze("small", settings, experience, torch.ones(2, dtype=torch.bool), Memory())
+        live = LiveLearner.start("small", settings, tiny.policy("small"), loop_steps=1)
+        assert accumulate(live, batch, range(2), step=1).losses["teacher"] > 0
+        gradients.append(tiny.gradient_of(live.policy))
+    none, some, more = gradients
+    assert (some - none).norm() > CLEARLY_DIFFERENT
+    torch.testing.assert_close(more - none, 2 * (some - none), **MODEL_SUM)

@@ -1,11 +1,18 @@
 """The memory estimate against what the same work really allocates."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from grpo_kit import read_recipe
+import tiny
+from grpo_kit import Behavior, Experience, Rewards, Sampling, SignalKey, Signals, Writer, read_recipe
 from grpo_kit.explain.memory import _rows, estimate
+from grpo_kit.learner import LiveLearner
+from grpo_kit.learner_batch import freeze
+from grpo_kit.memory import Memory
+from grpo_kit.objective import objective, token_weights
 from grpo_kit.policies import load_policy
 from grpo_kit.policies.load import load_tokenizer
 from grpo_kit.policies.policy import Policy
@@ -24,6 +31,30 @@ def allocated(work):
             held += event.nbytes()
             most = max(most, held)
     return most
+
+
+def updating(recipe, name, policies, count=8):
+    """The most bytes that an update holds on top of weights and gradients: the objective of a micro-batch."""
+    rows, policy, learner = _rows(count, PROMPT, 48), policies[name], recipe.learners[name]
+    behavior = Behavior(
+        writers=(Writer(policy=name, version=0, sampling=Sampling()),),
+        writer=torch.zeros_like(rows.tokens),
+        logprobs=torch.full(rows.mask.shape, -1.0),
+    )
+    rows = replace(rows, behavior=behavior)
+    details = recipe.details().items()
+    scored = {SignalKey(other, 0): policies[other].score_all(rows, detail=own) for other, own in details}
+    rewards = Rewards({key: tiny.component([1.0] * count) for key in recipe.rewards})
+    experience = Experience(rollouts=rows, signals=Signals(scored), rewards=rewards)
+    batch = freeze(name, learner, experience, torch.ones(count, dtype=torch.bool), Memory())
+    live = LiveLearner.start(name, learner, policy, loop_steps=1)
+    weights = token_weights(learner, batch, range(count))
+
+    def work():
+        objective(live, batch, weights, learner.terms).total.backward()
+
+    work()  # the gradients are there from now on
+    return allocated(work)
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +90,10 @@ def test_weights_gradients_and_optimizer_are_exact(name, estimates, policies):
 
 
 @pytest.mark.parametrize("name", ["small", "large"])
-def test_updating_and_scoring_are_what_the_allocator_sees(name, estimates, policies):
+def test_updating_and_scoring_are_what_the_allocator_sees(name, estimates, policies, recipe):
     policy = policies[name]
-    rows = _rows(8, PROMPT, 48)  # 2 prompts, 4 rows of each kept
-    policy.score(rows).logprobs.sum().backward()  # the gradients are there from now on
-    updating = allocated(lambda: policy.score(rows).logprobs.sum().backward())
-    assert estimates[name].updating == pytest.approx(updating, rel=0.1)
+    # 2 prompts, 4 rows of each kept
+    assert estimates[name].updating == pytest.approx(updating(recipe, name, policies), rel=0.1)
     rows = _rows(16, PROMPT, 48)
     with torch.no_grad():
         scoring = allocated(lambda: policy.score(rows))
@@ -84,3 +113,36 @@ def test_sampling_is_what_the_allocator_sees(estimates, policies, recipe, monkey
 
     assert estimates["small"].sampling == pytest.approx(allocated(write), rel=0.1)
     assert estimates["large"].sampling is None
+
+
+DISTILLED = {
+    "whole distributions": ("{kind='reverse_kl'}", lambda width: 4 * width),
+    "the likeliest tokens": ("{kind='jsd', top_k={k=16}}", lambda width: 16 * (4 + 8)),
+}
+"""A divergence, and the bytes that are held of the other policy's distribution of a token."""
+
+
+@pytest.mark.parametrize("described", DISTILLED)
+def test_an_update_holds_a_teacher_s_distributions_of_the_whole_step(described, policies):
+    """200 rows in micro-batches of one, so that what is held of the teacher is much of it."""
+    divergence, size = DISTILLED[described]
+    term = f"{{kind='divergence', to='large', divergence={divergence}}}"
+    settings = ["prompts_per_step=200", "sampler.max_new_tokens=48", "policies.small.micro_batch_tokens=1"]
+    recipe = read_recipe("opd", settings=[*settings, f"learners.small.terms.kl={term}"])
+    tokenizers = {name: load_tokenizer(spec) for name, spec in recipe.policies.items()}
+    said = estimate(recipe, "small", tokenizers, PROMPT).updating
+    held = 199 * 48 * size(policies["large"].model.config.hidden_size)
+    assert held > 0.2 * said
+    assert said == pytest.approx(updating(recipe, "small", policies, count=1) + held, rel=0.1)
+    teacher = estimate(recipe, "large", tokenizers, PROMPT)  # which no learner trains
+    assert teacher.gradients == teacher.optimizer == 0
+    assert teacher.scoring > 0
+
+
+@pytest.mark.parametrize("name", ["dgrpo", "gkd", "sft", "kdrl"])
+def test_every_policy_of_a_distillation_recipe_is_estimated(name):
+    recipe = read_recipe(name, settings=["prompts_per_step=8"])
+    for policy, spec in recipe.policies.items():
+        found = estimate(recipe, policy, {policy: load_tokenizer(spec)}, PROMPT)
+        assert (found.scoring is not None) == (policy in recipe.scored())
+        assert (found.updating is not None) == (policy in recipe.learners)

@@ -19,10 +19,17 @@ from grpo_kit import (
     PolicyGradient,
     Product,
     Reinforce,
+    ReverseKL,
     SampledKL,
     Scores,
     SequenceRatio,
+    Summand,
+    TeacherLogRatio,
+    TopK,
+    WeightedSum,
+    Where,
 )
+from grpo_kit.batch import NOBODY
 from grpo_kit.detail import Detail
 from grpo_kit.memory import Memory
 from grpo_kit.signals import SignalKey, Signals
@@ -161,3 +168,91 @@ def test_the_entropy_bonus_is_minus_the_entropy():
     mask = torch.tensor([[True, False]])
     loss = EntropyBonus()(Scores(logprobs=torch.zeros(1, 2), entropy=torch.tensor([[0.7, 9.0]])), {}, mask, mask)
     assert loss.tolist() == [[-0.7, 0.0]]
+
+
+def test_a_plain_score_function_does_not_score_its_own_rows():
+    plain = PolicyGradient(advantage=GroupMean(), surrogate=Reinforce())
+    assert plain.reads("small") == ()
+    assert replace(plain, correction=ImportanceWeight()).reads("small") == ("small",)
+    assert replace(plain, surrogate=Clip()).reads("small") == ("small",)
+    taught = replace(plain, advantage=TeacherLogRatio(teacher="large"))
+    assert taught.reads("small") == ("large",)
+    assert replace(taught, surrogate=Clip()).reads("small") == ("small", "large")
+
+
+def test_what_a_control_variate_reads_of_the_teacher():
+    def details(**settings):
+        advantage = TeacherLogRatio(teacher="large", **settings)
+        both = WeightedSum(of=(Summand(advantage=GroupMean()), Summand(weight=0.1, advantage=advantage)))
+        found = [PolicyGradient(advantage=own, surrogate=Reinforce()).details("small") for own in (advantage, both)]
+        assert found[0] == found[1]
+        return found[0]
+
+    assert details() == {"large": Detail()}
+    assert details(control_variate=ReverseKL()) == {"large": Detail(full=True)}
+    assert details(control_variate=ReverseKL(top_k=TopK(k=5))) == {"large": Detail(top_k=5)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"surrogate": Clip(), "ratio": SequenceRatio()},
+        {"surrogate": GMPO()},
+        {"surrogate": Reinforce(), "correction": DivergenceMask(level="geometric", high=0.1, at="update")},
+    ],
+    ids=["ratio", "surrogate", "correction"],
+)
+def test_a_control_variate_needs_tokens_that_are_taken_one_by_one(settings):
+    plain = TeacherLogRatio(teacher="large")
+    assert not PolicyGradient(advantage=plain, **settings).token_local
+    with pytest.raises(ValidationError, match=r"couple the tokens of a row.*or leave control_variate out"):
+        PolicyGradient(advantage=replace(plain, control_variate=ReverseKL()), **settings)
+
+
+@pytest.mark.parametrize("variate", [SampledKL(), ReverseKL(temperature=2.0)], ids=repr)
+def test_a_control_variate_is_the_reverse_kl(variate):
+    with pytest.raises(ValidationError, match=r"must be { kind = 'reverse_kl' } at temperature 1"):
+        TeacherLogRatio(teacher="large", control_variate=variate)
+
+
+def test_live_and_fixed_advantages_add_up_by_their_weights():
+    rows = tiny.rollouts([2, 1], [0, 0])
+    experience = tiny.experience(rows, {}, [tiny.policy("large", seed=1)])
+    live = Summand(weight=0.1, advantage=TeacherLogRatio(teacher="large"))
+    term = PolicyGradient(
+        advantage=WeightedSum(of=(Summand(weight=2.0, advantage=GroupMean()), live)), surrogate=Reinforce()
+    )
+    frozen = term.freeze(experience, tiny.learner_rewards(rows, [1.0, 0.0]), "small", Memory())
+    now = tiny.policy("small", seed=3).score_all(rows)
+    log_ratio = experience.signals["large"].logprobs - now.logprobs
+    expected = 2 * torch.tensor([[0.5], [-0.5]]) + 0.1 * log_ratio
+    found = term.advantages(now, frozen, rows.mask)
+    torch.testing.assert_close(found, torch.where(rows.mask, expected, 0), **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "leaves no row out"),
+        ({"reward": "task"}, "reward needs at_least or at_most"),
+        ({"at_least": 1.0}, "they need a reward"),
+    ],
+)
+def test_a_where_that_decides_nothing_is_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        Where(**settings)
+
+
+def test_which_rows_a_where_keeps():
+    rows = tiny.rollouts([1] * 4, [0] * 4)
+    data = torch.tensor([False, False, False, True])[:, None]
+    rows = replace(rows, behavior=replace(rows.behavior, writer=torch.where(data, NOBODY, rows.behavior.writer)))
+    experience = tiny.experience(rows, {"task": [0.0, 1.0, torch.nan, torch.nan]}, [])
+    for settings, kept in (
+        ({"rows": "sampled"}, [True, True, True, False]),
+        ({"rows": "data"}, [False, False, False, True]),
+        ({"reward": "task", "at_least": 1.0}, [False, True, False, False]),
+        ({"reward": "task", "at_most": 0.0}, [True, False, False, False]),
+        ({"reward": "task", "at_least": 0.0, "at_most": 1.0, "rows": "sampled"}, [True, True, False, False]),
+    ):
+        assert Where(**settings)(experience).tolist() == kept

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
@@ -12,9 +13,9 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
 
 from grpo_kit.batch import Rollouts
-from grpo_kit.detail import Detail
 from grpo_kit.explain.calls import rows_at_once, trained_rows, written_rows
-from grpo_kit.policies import Policy, PolicySpec
+from grpo_kit.explain.updating import compared, update
+from grpo_kit.policies import Policy, PolicySpec, policy as policies
 from grpo_kit.policies.load import DTYPES, model_folder
 from grpo_kit.recipe import Recipe
 from grpo_kit.samplers import DataRows, TransformersSampler
@@ -74,8 +75,8 @@ def estimate(
             warnings.simplefilter("ignore")
             policy = _fake_policy(name, model_spec, tokenizers[of], live=live or spec.follows is not None)
             policy = replace(policy, micro_batch_tokens=spec.micro_batch_tokens)
-            policy.model.requires_grad_(live)
-            sampling, scoring, updating = _works(recipe, policy, longest_prompt, live)
+            with patch.object(policies, "places", lambda mask: torch.arange(mask.numel())):  # rows of full length
+                sampling, scoring, updating = _works(recipe, policy, longest_prompt, live)
     except Exception as error:
         raise ValueError(f"'{name}' does not run on fake tensors ({type(error).__name__}: {error})") from error
     held = list(policy.model.parameters())
@@ -141,18 +142,26 @@ def _works(recipe: Recipe, policy: Policy, prompt: int, live: bool) -> tuple[int
     scoring = updating = None
     if policy.name in recipe.scored():
         scored = batch(rows)
-        scoring = _peak(policy, lambda: policy.score(scored), gradient=False)
+        detail = recipe.details()[policy.name]
+        scoring = _peak(policy, lambda: policy.score(scored, detail=detail), gradient=False)
     if live:
         learner = recipe.learners[policy.name]
-        trained = batch(-(-trained_rows(recipe) // learner.mini_batches))
-
-        def update() -> None:
-            scores = policy.score(trained, detail=Detail(entropy=learner.needs_entropy))
-            total = scores.logprobs.sum() if scores.entropy is None else (scores.logprobs + scores.entropy).sum()
-            total.backward()
-
-        updating = _peak(policy, update, gradient=True)
+        kept = trained_rows(recipe)
+        trained = batch(-(-kept // learner.mini_batches))
+        with _real():
+            widths = {name: _width(recipe, name) for _, name in compared(learner)}
+        updating = _peak(policy, lambda: update(policy, learner, trained, kept, widths), gradient=True)
     return sampling, scoring, updating
+
+
+def _width(recipe: Recipe, name: str) -> int:
+    """The width of a policy's hidden states."""
+    spec = recipe.policies[name]
+    spec = spec if spec.follows is None else recipe.policies[spec.follows]
+    assert spec.model is not None
+    settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
+    config = AutoConfig.from_pretrained(model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings)
+    return int(config.get_text_config().hidden_size)
 
 
 def _of_sampling(policy: Policy, sampler: TransformersSampler, prompts: int, prompt: int) -> int:

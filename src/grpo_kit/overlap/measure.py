@@ -34,7 +34,7 @@ class Measured:
 
 @torch.no_grad()
 def measure(
-    student: Policy, teacher: Policy, rollouts: Rollouts, k: int = LIKELIEST, *, size: int = CHUNK // 4
+    student: Policy, teacher: Policy, rollouts: Rollouts, k: int = LIKELIEST, *, size: int = CHUNK
 ) -> Measured:
     """Compare two policies, on their common vocabulary and at the temperature of the rollouts.
 

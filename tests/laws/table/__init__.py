@@ -28,5 +28,5 @@ PARTS = {name: module.PARTS for name, module in OF_ROLE.items()}
 """Each kind, in the variants that its options make: `kind` or `kind/variant`."""
 TABLE: tuple[Row, ...] = tuple(found for module in OF_ROLE.values() for found in module.ROWS)
 NOT_ABOUT = {(number, name): why for name, module in OF_ROLE.items() for number, why in module.NOT_ABOUT.items()}
-"""Why a law has no row for a role. Laws 8, 9 are about whole compositions (test_laws.py), 10, 11 about later parts."""
+"""Why a law has no row for a role. Laws 8 to 11 are about whole compositions: test_laws.py, 11 in test_objective.py."""
 NUMBERS = (1, 2, 3, 4, 5, 6, 7, 12)
