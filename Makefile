@@ -13,7 +13,7 @@ RESULTS := build/parity
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-slow fix format lint types test coverage docs golden parity clean mutants
+.PHONY: help run check check-slow fix format lint types test coverage docs golden parity bench clean mutants
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -65,6 +65,9 @@ parity: $(INSTALLED) $(PEERS)/.installed  ## Compare with TRL and verl in .venv-
 	$(PEERS)/bin/python tests/parity/theirs_trl.py $(RESULTS)/batches.pt $(RESULTS)/trl.pt
 	$(PEERS)/bin/python tests/parity/theirs_verl.py $(RESULTS)/batches.pt $(RESULTS)/verl.pt
 	$(BIN)/python tests/parity/compare.py $(RESULTS)/batches.pt $(RESULTS)/ours.pt docs/parity.md $(RESULTS)/trl.pt $(RESULTS)/verl.pt
+
+bench: $(INSTALLED) $(PEERS)/.installed  ## Time and memory of the chunked head beside dense PyTorch and TRL; takes minutes and 10 GB.
+	$(BIN)/python tests/bench/head.py
 
 clean:  ## Remove the environment and everything built. Runs stay.
 	rm -rf $(VENV) $(PEERS) site dist build .coverage htmlcov .pytest_cache .ruff_cache .hypothesis

@@ -123,7 +123,10 @@ CASES = {
     ),
     "rewards that no term reads": (
         ["learners.small.terms={entropy={kind='entropy'}}"],
-        ["learners.small.rewards: no term of this learner reads rewards. Remove them, or add a policy_gradient term."],
+        [
+            "learners.small.rewards: no term of this learner reads rewards. Remove them, or add a policy_gradient term "
+            "that does."
+        ],
         ["learners.small.terms={entropy={kind='entropy'}}", "learners.small.rewards={}"],
         "grpo",
     ),

@@ -23,7 +23,7 @@ MISTAKES = {
     "stpes = 3": f"stpes: unknown key 'stpes'. Did you mean 'steps'? Known: {TOP_LEVEL}.",
     f"{POLICY_TERM}.clip = 0.1": (
         f"{POLICY_TERM}.clip: unknown key 'clip'. "
-        "Known: advantage, anchor, baseline, correction, ratio, surrogate, weight."
+        "Known: advantage, anchor, baseline, correction, ratio, surrogate, weight, where."
     ),
     f"{POLICY_TERM}.surrogate.clip_low = 0.1": (
         f"{POLICY_TERM}.surrogate.clip_low: unknown key 'clip_low'. Did you mean 'low'? Known: cap, high, low."

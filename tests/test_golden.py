@@ -2,12 +2,17 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
+from rich.console import Console
 
-from grpo_kit import Reinforce, read_recipe, train
+from grpo_kit import Reinforce, Replay, read_recipe, train
+from grpo_kit.run.buffering import fill_buffer
+from grpo_kit.run.interrupt import Interrupt
 from grpo_kit.run.setup import load_inputs, load_policies, prompt_stream
 from grpo_kit.shipped import shipped_recipes
 
@@ -16,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # when run as a program
 import tolerances
 
 GOLDEN = Path(__file__).parent / "golden"
-RECIPES = tuple(sorted(name for name in shipped_recipes() if name != "gsm8k"))  # it needs a model of one's own
+RECIPES = tuple(sorted(set(shipped_recipes()) - {"gsm8k", "semi_opd_real"}))  # these need models of one's own
 SETTINGS = ("prompts_per_step=4", "data.rows=64", "evaluation.questions=1")
 STEPS = 3
 CLOCK = "time/"
@@ -39,12 +44,17 @@ def short_run(name):
     learners = read_recipe(name).learners.items()
     settings = [setting for key, learner in learners for setting in of_learner(key, learner)]
     recipe = read_recipe(name, settings=[*SETTINGS, *settings, f"steps={STEPS}"])
-    policies = load_policies(recipe)
-    reports = train(recipe, policies, prompt_stream(recipe, load_inputs(recipe)))
-    return [
-        {key: float(f"{value:.6g}") for key, value in report.metrics.items() if not key.startswith(CLOCK)}
-        for report in reports
-    ]
+    with TemporaryDirectory() as folder:
+        if isinstance(recipe.sampler, Replay):
+            recipe = replace(recipe, sampler=replace(recipe.sampler, buffer=folder))
+        policies, inputs = load_policies(recipe), load_inputs(recipe)
+        if isinstance(recipe.sampler, Replay):
+            fill_buffer(recipe, inputs, policies, console=Console(quiet=True), interrupt=Interrupt())
+        reports = train(recipe, policies, prompt_stream(recipe, inputs))
+        return [
+            {key: float(f"{value:.6g}") for key, value in report.metrics.items() if not key.startswith(CLOCK)}
+            for report in reports
+        ]
 
 
 @pytest.mark.parametrize("name", RECIPES)

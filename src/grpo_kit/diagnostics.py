@@ -137,7 +137,7 @@ def of_term(prefix: str, name: str, term: object, current: PerToken, batch: Lear
         found = call_with(clipped, select(log_ratio, mask), advantages, mask=mask, logprobs=logprobs)
         report["clip_fraction"] = share(found, mask & (advantages != 0))
     if term.correction is not None:
-        report |= _correction(term, frozen, logprobs, mask, written)
+        report |= _correction(term, frozen, logprobs, advantages, mask, written)
     return {f"{prefix}/{key}": value for key, value in report.items()}
 
 
@@ -153,7 +153,12 @@ def _gap(term: PolicyGradient, logprobs: LogProbs, mask: TokenMask) -> dict[str,
 
 
 def _correction(
-    term: PolicyGradient, frozen: Mapping[str, Any], logprobs: LogProbs, mask: TokenMask, written: TokenMask
+    term: PolicyGradient,
+    frozen: Mapping[str, Any],
+    logprobs: LogProbs,
+    advantages: PerToken,
+    mask: TokenMask,
+    written: TokenMask,
 ) -> dict[str, float]:
     """What a correction does: the weights before its bounds, at its level, and those that multiply the loss."""
     log_token = logprobs.log_correction
@@ -163,7 +168,7 @@ def _correction(
         level = getattr(factor, "log_weight", level)
         if is_live:
             moved = logprobs.current - logprobs.behavior
-            weights = product(weights, call_with(factor, moved, mask, advantages=select(frozen["advantages"], mask)))
+            weights = product(weights, call_with(factor, moved, mask, advantages=advantages))
     raw = level(log_token, mask)
     return {
         "correction_mean": float(weights[mask].mean()),

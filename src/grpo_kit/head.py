@@ -17,8 +17,12 @@ from torch.nn.functional import cross_entropy
 
 from grpo_kit.detail import Detail
 
-CHUNK = 2**22
-"""Logits in one chunk: 16 MiB in float32; more where that is fewer than `TOKENS`."""
+CHUNK = 10 * 2**20
+"""Logits in one chunk: 40 MiB in float32; more where that is fewer than `TOKENS`.
+
+Above 32 MiB glibc maps a tensor on its own and gives it back at once; smaller ones fragment its heap, and what is said
+to be freed stays taken (measured: twice the peak).
+"""
 
 TOKENS = 128
 """Tokens in one chunk at least: the head's matrix is read, and its gradient updated, once a chunk."""
@@ -91,10 +95,6 @@ class Distributions:
         """The same with the hidden states changed: rows taken, columns cut."""
         return replace(self, hidden=change(self.hidden))
 
-    def softened(self, temperature: float) -> "Distributions":
-        """The distributions at a further temperature."""
-        return self if temperature == 1 else replace(self, temperature=self.temperature * temperature)
-
     def snapshot(self) -> "Distributions":
         """The distributions as they are now, unmoved by later updates of the head."""
         return replace(self, head=self.head.frozen())
@@ -120,7 +120,9 @@ def read(function: Reading, hidden: Hidden, head: Head, *, size: int | None = No
     return _Read.apply(function, head, size, hidden, head.weight, head.bias)  # pyright: ignore[reportReturnType]
 
 
-def minimize(function: Summing, hidden: Hidden, head: Head, *, size: int | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
+def minimize(
+    function: Summing, hidden: Hidden, head: Head, *, size: int | None = None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The sum over chunks of a scalar function of the logits, and what else it gives for all tokens, detached.
 
     The gradient of the sum is formed together with its value, so that no chunk of logits is needed twice: for losses
@@ -163,7 +165,7 @@ class _Read(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, function: Reading, head: Head, size: int | None, hidden: Hidden, *_: Tensor | None) -> Any:
         ctx.function, ctx.head, ctx.parts = function, head, list(chunks(len(hidden), head.vocabulary(hidden), size))
-        ctx.save_for_backward(hidden, head.weight, head.bias)  # torch then refuses one changed since, as it does for all
+        ctx.save_for_backward(hidden, head.weight, head.bias)  # torch refuses those changed since
         ctx.set_materialize_grads(False)
         head = head.cast()
         found = [function(head.logits(hidden[part]), part) for part in ctx.parts]

@@ -53,10 +53,15 @@ def train(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream)
     }
     for step in range(1, recipe.steps + 1):
         clock = Clock()
+        renewed = renew(recipe, policies, prompts, step)
+        if renewed:
+            if renewed:
+            clock.lap("renew")
         experience, metrics = collect(recipe, policies, prompts, generator, memory, clock, step)
         kept = select_rows(recipe, experience, memory, generator)
         for name, learner in learners.items():
             metrics |= diagnostics.of_rewards(name, learner.settings, experience, kept)
+        metrics |= renewed
         clock.lap("select")
         batches = {name: freeze(name, learner.settings, experience, kept, memory) for name, learner in learners.items()}
         for name, learner in learners.items():
@@ -66,6 +71,12 @@ def train(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream)
         seconds = {f"time/{stage}": spent for stage, spent in clock.stages.items()}
         metrics |= seconds | {"time/step": sum(seconds.values())}
         yield Report(step=step, metrics={"step": float(step), **metrics}, experience=experience, kept=kept)
+
+
+def renew(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream, step: int) -> dict[str, float]:
+    """Let a sampler that keeps rows write them anew where that is due; its metrics."""
+    by_sampler = getattr(recipe.sampler, "renew", None)
+    return by_sampler(step, policies, prompts.prompts, recipe.details()) if by_sampler else {}
 
 
 def update(learner: LiveLearner, batch: LearnerBatch, generator: torch.Generator, step: int) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from grpo_kit.detail import Detail
 from grpo_kit.head import Distributions
 from grpo_kit.shapes import PerToken
 
@@ -55,6 +56,15 @@ class Scores:
     entropy: PerToken | None = None
     top: TopTokens | None = None
     distributions: Distributions | None = None
+
+    def covers(self, detail: Detail) -> bool:
+        """Whether all that is asked for is there."""
+        top = 0 if self.top is None else self.top.ids.shape[-1]
+        return (
+            top >= detail.top_k
+            and (self.entropy is not None or not detail.entropy)
+            and (self.distributions is not None or not detail.full)
+        )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Scores":
         """The same with every tensor changed in one way: rows taken, columns cut or added."""

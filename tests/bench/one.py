@@ -1,9 +1,11 @@
 """One measurement in a process of its own, in either environment: `python one.py VARIANT LOSS VOCABULARY WIDTH TOKENS`.
 
-Prints a line of JSON: seconds, peak memory beyond the inputs in bytes, the loss and the norm of its gradient.
+Prints a line of JSON: seconds, seconds of all processors together, peak memory beyond the inputs in bytes, the loss
+and the norm of its gradient. Threads: OMP_NUM_THREADS, else 2.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -119,20 +121,21 @@ def kilobytes(field: str) -> int:
 
 
 def main(variant: str, loss: str, vocabulary: str, width: str, tokens: str) -> None:
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", THREADS)))
     function = VARIANTS[variant](loss)
     function(Inputs(1000, 64, 64)).backward()  # what is set up once is no part of the measurement
     own = Inputs(int(vocabulary), int(width), int(tokens))
     Path("/proc/self/clear_refs").write_text("5")  # the kernel's high-water mark starts anew: the peak is exact
-    before, start = kilobytes("VmRSS"), time.perf_counter()
+    before, start, busy = kilobytes("VmRSS"), time.perf_counter(), time.process_time()
     total = function(own)
     total.backward()
-    seconds = time.perf_counter() - start
+    seconds, busy = time.perf_counter() - start, time.process_time() - busy
     peak = 1024 * (kilobytes("VmHWM") - before)
     assert own.hidden.grad is not None
     assert own.weight.grad is not None
     norm = torch.stack([own.hidden.grad.norm(), own.weight.grad.norm()]).norm()
-    print(json.dumps({"seconds": seconds, "peak": peak, "loss": float(total.detach()), "gradient": float(norm)}))
+    measured = {"seconds": seconds, "processor": busy, "peak": peak, "loss": total.item(), "gradient": norm.item()}
+    print(json.dumps(measured))
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ def described_keys(recipe):
     names = {
         "learner": learners,
         "policy": learners,
+        "teacher": "|".join(recipe.policies),
         "component": "|".join(recipe.rewards),
         "status": r"\w+",
         "term": "|".join(term for learner in recipe.learners.values() for term in learner.terms),
@@ -96,8 +97,9 @@ def test_every_described_metric_is_written(run):
     # The tiny pair may box every answer of a short run; the others are those of tables that this recipe has not.
     of_tables = {"sampler/groups_kept", "sampler/groups_short", "reward/<learner>/greedy"}
     of_tables |= {"data/pass_rate", "data/seen", "data/effective_prompts", "coefficient/<component>"}
-    of_tables |= {"sampler/too_old", "sampler/refreshed", "sampler/buffer_age", "sampler/overlap"}
+    of_tables |= {"sampler/too_old", "sampler/refreshed", "sampler/buffer_age", "sampler/overlap", "time/renew"}
     of_tables |= {"learner/<learner>/<term>/coefficient", "learner/<learner>/<term>/kl"}
+    of_tables |= {"learner/<learner>/<term>/log_ratio_of_<teacher>"}
     assert absent <= {"reward/<learner>/<component>_<status>"} | of_tables
 
 

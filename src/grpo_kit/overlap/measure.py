@@ -33,9 +33,7 @@ class Measured:
 
 
 @torch.no_grad()
-def measure(
-    student: Policy, teacher: Policy, rollouts: Rollouts, k: int = LIKELIEST, *, size: int = CHUNK
-) -> Measured:
+def measure(student: Policy, teacher: Policy, rollouts: Rollouts, k: int = LIKELIEST, *, size: int = CHUNK) -> Measured:
     """Compare two policies, on their common vocabulary and at the temperature of the rollouts.
 
     Rows decoded greedily, and rows that no policy wrote, are left out. ValueError where a log-probability is not

@@ -90,9 +90,10 @@ class Policy:
         if not self.has_linear_head:
             return Head(None)
         output: Any = self.model.get_output_embeddings()
-        bias = getattr(output, "bias", None)
-        cut = slice(self.vocabulary)
-        return Head(output.weight[cut], None if bias is None else bias[cut], self.autocast)
+        weight, bias = output.weight, getattr(output, "bias", None)
+        if self.vocabulary < len(weight):  # a cut copies the gradient, so none where nothing is cut off
+            weight, bias = weight[: self.vocabulary], None if bias is None else bias[: self.vocabulary]
+        return Head(weight, bias, self.autocast)
 
     @property
     def has_linear_head(self) -> bool:
@@ -207,13 +208,34 @@ def put_back(values: Shaped[Tensor, "place *more"], mask: TokenMask) -> Shaped[T
 
 @torch.no_grad()
 def _is_linear(model: PreTrainedModel) -> bool:
-    """Whether a model's logits on a token are those of its head on its last hidden state."""
-    token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+    """Whether a model's logits are its head's matrix times its last hidden state, and nothing more; tried on one token.
+
+    Large known numbers stand in for what the head says, and must come out as they are: a cap does not show in the small
+    logits of an untrained model.
+    """
     output: Any = model.get_output_embeddings()
+    if type(output) is not torch.nn.Linear:  # quantized or adapted: more than its matrix
+        return False
+    seen = list[tuple[Tensor, Tensor]]()
+
+    def stand_in(_: torch.nn.Module, inputs: tuple[Tensor, ...], said: Tensor) -> Tensor:
+        numbers = torch.linspace(-100, 100, said.numel()).to(said).view_as(said)
+        seen.append((inputs[0], numbers))
+        return numbers
+
+    token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
     try:
         states = model.get_decoder()(input_ids=token, use_cache=False).last_hidden_state
-        expected = model(input_ids=token, use_cache=False).logits
     except (AttributeError, TypeError):
         return False
-    found = output(states)
-    return found.shape == expected.shape and torch.allclose(found, expected.to(found), rtol=1e-2, atol=1e-2)
+    hook = output.register_forward_hook(stand_in)
+    try:
+        logits = model(input_ids=token, use_cache=False).logits
+    finally:
+        hook.remove()
+    if len(seen) != 1:
+        return False
+    given, numbers = seen[0]
+    if given.shape != states.shape or logits.shape != numbers.shape:
+        return False
+    return torch.equal(logits, numbers.to(logits)) and bool((given - states).norm() <= 1e-2 * states.norm())

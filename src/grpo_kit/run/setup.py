@@ -189,6 +189,14 @@ def load_policies(recipe: Recipe, *, idle: Collection[str] = ()) -> dict[str, Po
     common = min([*sizes, *(policy.vocabulary for policy in policies.values())])
     for policy in policies.values():
         policy.vocabulary = common
+    if many := {name: own.top_k for name, own in recipe.details().items() if own.top_k > common}:
+        raise RecipeError(
+            [
+                f"top_k of '{name}' reads {top} tokens of a vocabulary of {common}. Lower it."
+                for name, top in many.items()
+            ],
+            recipe.name,
+        )
     return {name: policies[name] for name in recipe.policies if name in policies}
 
 

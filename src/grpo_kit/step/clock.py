@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Clock:
-    """Seconds spent in each stage of a step, and the tokens that all rounds of sampling wrote."""
+    """Seconds spent in each stage of a step, the tokens that all rounds of sampling wrote, and a sampler's metrics."""
 
     stages: dict[str, float] = field(default_factory=dict)
     tokens: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
     last: float = field(default_factory=time.perf_counter)
 
     @property

@@ -54,7 +54,11 @@ def collect(
             return groups
 
         experience, report = refilled(one_round, keep, wanted=recipe.prompts_per_step, tries=refill.tries)
-    report |= diagnostics.of_sampling(experience.rollouts) | {"time/tokens_per_second": clock.tokens_per_second}
+    report |= (
+        clock.metrics
+        | diagnostics.of_sampling(experience.rollouts)
+        | {"time/tokens_per_second": clock.tokens_per_second}
+    )
     report |= {
         f"coefficient/{name}": remembered.get(f"rewards.{name}", reward.adaptive.start)
         for name, reward in recipe.rewards.items()
@@ -112,16 +116,18 @@ def sample(
         written = recipe.sampler(prompts, policies, generator)
     except ArithmeticError as error:
         raise NonFiniteError(f"step {step}: {error}.") from error
-    rollouts, supplied = (written.rollouts, written.signals) if isinstance(written, Sampled) else (written, {})
+    written = written if isinstance(written, Sampled) else Sampled(rollouts=written, signals={})
+    rollouts, supplied = written.rollouts, written.signals
+    clock.metrics |= written.metrics
     clock.lap("sample")
     clock.tokens += int(rollouts.mask.sum())
-    there = {key.policy for key in supplied}
+    there = {key.policy: scores for key, scores in supplied.items()}
     scored = {
         SignalKey(name, policies[name].version): policies[name].score_all(
             rollouts, temperature=rollouts.temperature, detail=detail
         )
         for name, detail in recipe.details().items()
-        if name not in there
+        if name not in there or not there[name].covers(detail)
     }
     signals = Signals({**supplied, **scored})
     _refuse_non_finite_scores(signals, rollouts.mask, step)

@@ -84,6 +84,16 @@ class PolicyGradient:
         return self
 
     @model_validator(mode="after")
+    def _a_live_advantage_is_judged_live(self) -> "PolicyGradient":
+        fixed = [own for own, at_update in factors(self.correction) if not at_update]
+        if list(live(self.advantage)) and any(getattr(own, "only_negative", False) for own in fixed):
+            raise ValueError(
+                "only_negative looks at advantages, and a live one is not known at scoring; set at = 'update' on the "
+                "correction, or leave only_negative out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _distributions_are_at_hand(self) -> "PolicyGradient":
         reads_more = any(detail != Detail() for _, own in live(self.advantage) for detail in own.details.values())
         if reads_more and not self.token_local:
