@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from grpo_kit import Arithmetic, EvaluationSpec, TransformersSampler, read_recipe, train
+from grpo_kit import Arithmetic, EvaluationSpec, Replay, TransformersSampler, read_recipe, train
 from grpo_kit.overlap.measure import measure
 from grpo_kit.policies import Policy
 from grpo_kit.run.buffering import fill_buffer
@@ -51,7 +51,7 @@ def run(arm: str, seed: int, steps: int, questions: int, out: Path) -> dict[str,
     name, settings = ARMS[arm]
     recipe = read_recipe(name, settings=[f"steps={steps}", f"seed={seed}", *settings])
     evaluation = EvaluationSpec(data=Arithmetic(split="eval"), reward="correctness", questions=questions, samples=1)
-    if name == "semi_opd":  # another seed has other rollouts; the arms share them
+    if isinstance(recipe.sampler, Replay):  # another seed has other rollouts; the arms share them
         recipe = replace(recipe, sampler=replace(recipe.sampler, buffer=str(out / f"buffer-{seed}"), seed=seed))
     rewards = read_recipe("opd").rewards
     recipe = replace(recipe, evaluation=evaluation, rewards={**recipe.rewards, **rewards})

@@ -131,8 +131,9 @@ def of_term(prefix: str, name: str, term: object, current: PerToken, batch: Lear
     if term.needs_anchor:
         report["ratio_mean"] = float(log_ratio[mask].exp().mean())
     for _, part in live(term.advantage):
-        teacher = frozen[f"teacher/{part.teacher}"].logprobs
-        report[f"log_ratio_of_{part.teacher}"] = float((teacher - logprobs.current)[mask].mean())
+        scores = frozen[f"teacher/{part.teacher}"]
+        assert isinstance(scores, Scores)
+        report[f"log_ratio_of_{part.teacher}"] = float((scores.logprobs - logprobs.current)[mask].mean())
     if clipped := getattr(term.surrogate, "clipped", None):
         found = call_with(clipped, select(log_ratio, mask), advantages, mask=mask, logprobs=logprobs)
         report["clip_fraction"] = share(found, mask & (advantages != 0))

@@ -210,7 +210,7 @@ class _Minimize(torch.autograd.Function):
         return total, *results
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> Any:
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         given = ctx.saved_tensors
         if float(gradient) != 1:
             given = tuple(None if values is None else values * gradient.to(values.dtype) for values in given)

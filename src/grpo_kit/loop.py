@@ -55,7 +55,6 @@ def train(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream)
         clock = Clock()
         renewed = renew(recipe, policies, prompts, step)
         if renewed:
-            if renewed:
             clock.lap("renew")
         experience, metrics = collect(recipe, policies, prompts, generator, memory, clock, step)
         kept = select_rows(recipe, experience, memory, generator)
