@@ -64,7 +64,7 @@ OF_TOKENS = not_about(OVER_VOCABULARY, OTHER_INPUTS.format("whole distributions"
 OF_DISTRIBUTIONS = not_about(SAMPLED, OTHER_INPUTS.format("the sampled tokens alone"))
 NO_DIVERGENCE = {"top_k_cross_entropy": WhyNot("it is no divergence" + SAID)}
 ABOVE = {kind: WhyNot("inside the top k the two may be farther apart than as a whole") for kind in INSIDE}
-NO_END = not_about(OVER_VOCABULARY.keys() - ENDS, "it is no end of a JSD")
+NO_END = not_about([kind for kind in OVER_VOCABULARY if kind not in ENDS], "it is no end of a JSD")
 EVERYTHING = not_about(WHOLE, "it sees the whole vocabulary")
 NO_TOP_K = EVERYTHING | not_about(LABELS, "it has no form without top k")
 
