@@ -18,6 +18,9 @@ CLEARLY_DIFFERENT = 1e-4
 FLOAT32 = {"rtol": 1e-4, "atol": 1e-5}
 """float32, the tiny pair."""
 
+BFLOAT16 = {"rtol": 2e-2, "atol": 2e-2}
+"""Products rounded to bfloat16 (8 bits, 4e-3), summed in another order; numbers near 1."""
+
 PRINTED = {"rtol": 0.0, "atol": 5e-4}
 """A number written with three decimals."""
 

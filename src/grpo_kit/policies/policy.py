@@ -208,7 +208,7 @@ def put_back(values: Shaped[Tensor, "place *more"], mask: TokenMask) -> Shaped[T
 
 @torch.no_grad()
 def _is_linear(model: PreTrainedModel) -> bool:
-    """Whether a model's logits are its head's matrix times its last hidden state, and nothing more; tried on one token.
+    """Whether a model's logits are its head's matrix times its last hidden states, and nothing more; tried on four tokens.
 
     Large known numbers stand in for what the head says, and must come out as they are: a cap does not show in the small
     logits of an untrained model.
@@ -223,14 +223,14 @@ def _is_linear(model: PreTrainedModel) -> bool:
         seen.append((inputs[0], numbers))
         return numbers
 
-    token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+    tokens = torch.arange(len(output.weight), device=model.device)[None, :4]  # not one: padding's state may be all 0
     try:
-        states = model.get_decoder()(input_ids=token, use_cache=False).last_hidden_state
+        states = model.get_decoder()(input_ids=tokens, use_cache=False).last_hidden_state
     except (AttributeError, TypeError):
         return False
     hook = output.register_forward_hook(stand_in)
     try:
-        logits = model(input_ids=token, use_cache=False).logits
+        logits = model(input_ids=tokens, use_cache=False).logits
     finally:
         hook.remove()
     if len(seen) != 1:
