@@ -5,7 +5,7 @@ Everything that needs them (log-probabilities, entropies, the most likely tokens
 of logits; only its result, a few numbers a token, is kept.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,19 +13,20 @@ import torch
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.nn.functional import cross_entropy, linear
 
 from grpo_kit.detail import Detail
 
-CHUNK = 10 * 2**20
-"""Logits in one chunk: 40 MiB in float32; more where that is fewer than `TOKENS`.
+CHUNK = 22 * 2**20
+"""Logits in one chunk: 88 MiB in float32; more where that is fewer than `TOKENS`.
 
-Above 32 MiB glibc maps a tensor on its own and gives it back at once; smaller ones fragment its heap, and what is said
-to be freed stays taken (measured: twice the peak).
+A chunk halved for its gradient is still above 32 MiB: glibc maps such a tensor on its own and gives it back at once;
+smaller ones fragment its heap, and what is said to be freed stays taken (measured: twice the peak).
 """
 
-TOKENS = 128
-"""Tokens in one chunk at least: the head's matrix is read, and its gradient updated, once a chunk."""
+TOKENS = 256
+"""Tokens in one chunk at least: the head's matrix is read once a chunk, slowly for few tokens."""
 
 Hidden = Float[Tensor, "place width"]
 TokenLogits = Float[Tensor, "place vocabulary"]
@@ -55,8 +56,7 @@ class Head:
         if self.weight is None:
             return _wide(hidden)
         weight = self.weight if self.autocast is None else self.weight.to(self.autocast)
-        product = hidden.to(weight) @ weight.T
-        return _wide(product if self.bias is None else product + self.bias.to(product))
+        return _wide(linear(hidden.to(weight), weight, None if self.bias is None else self.bias.to(weight)))
 
     def cast(self) -> "Head":
         """The head in the precision of its product, without gradient: cast once for all chunks."""
@@ -110,6 +110,15 @@ def chunks(tokens: int, vocabulary: int, size: int | None = None) -> Iterator[sl
     """The places of chunks of tokens with at most `size` logits each, one token at least; by default, what is fast."""
     step = max(TOKENS, CHUNK // vocabulary) if size is None else max(1, size // vocabulary)
     return (slice(start, min(start + step, tokens)) for start in range(0, max(tokens, 1), step))
+
+
+def halves(parts: Iterable[slice]) -> Iterator[slice]:
+    """Each chunk in two, for a gradient: it takes what it is formed from beside it."""
+    for part in parts:
+        middle = (part.start + part.stop + 1) // 2
+        yield slice(part.start, middle)
+        if middle < part.stop:
+            yield slice(middle, part.stop)
 
 
 def read(function: Reading, hidden: Hidden, head: Head, *, size: int | None = None) -> tuple[Tensor, ...]:
@@ -177,18 +186,19 @@ class _Read(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         hidden, *_ = ctx.saved_tensors
         formed = _Gradients(ctx.head, hidden, ctx.needs_input_grad[3:])
-        for part in ctx.parts:
-            logits = formed.logits(part)
+        for part in halves(ctx.parts):
+            logits, edge = formed.logits(part)
             with torch.enable_grad():
                 found = ctx.function(logits, part)
+            del logits
             used = [
                 (values, own[part])
                 for values, own in zip(found, gradients, strict=True)
                 if own is not None and values.requires_grad
             ]
             if used:
-                formed.add(part, *torch.autograd.grad([each for each, _ in used], logits, [own for _, own in used]))
-        return None, None, None, *formed.given()
+                formed.add(part, *torch.autograd.grad([each for each, _ in used], edge, [own for _, own in used]))
+        return None, None, None, *formed.given
 
 
 class _Minimize(torch.autograd.Function):
@@ -196,15 +206,16 @@ class _Minimize(torch.autograd.Function):
     def forward(ctx: Any, function: Summing, head: Head, size: int | None, hidden: Hidden, *_: Tensor | None) -> Any:
         formed = _Gradients(head, hidden, ctx.needs_input_grad[3:])
         total, found = hidden.new_zeros((), dtype=_wide(hidden).dtype), []
-        for part in chunks(len(hidden), head.vocabulary(hidden), size):
-            logits = formed.logits(part)
+        for part in halves(chunks(len(hidden), head.vocabulary(hidden), size)):
+            logits, edge = formed.logits(part)
             with torch.enable_grad():
                 value, rest = function(logits, part)
+            del logits
             if value.requires_grad:
-                formed.add(part, *torch.autograd.grad(value, logits))
+                formed.add(part, *torch.autograd.grad(value, edge))
             total += value.detach()
             found.append(tuple(values.detach() for values in rest))
-        ctx.save_for_backward(*formed.given())
+        ctx.save_for_backward(*formed.given)
         results = tuple(torch.cat(values) for values in zip(*found, strict=True))
         ctx.mark_non_differentiable(*results)
         return total, *results
@@ -228,12 +239,18 @@ class _Gradients:
             return None if like is None or not wanted else torch.zeros_like(like, dtype=_wide(like[:0]).dtype)
 
         self.head, self.inputs = head.cast(), hidden.detach()
-        self.stored = [like if like is None else like.dtype for like in (hidden, head.weight, head.bias)]
         self.hidden, self.weight, self.bias = map(zeros, (hidden, head.weight, head.bias), needed)
 
-    def logits(self, part: slice) -> TokenLogits:
-        """A chunk of logits to derive by."""
-        return self.head.logits(self.inputs[part]).detach().requires_grad_()
+    @property
+    def given(self) -> tuple[Tensor | None, ...]:
+        """The gradients; autograd rounds each to the precision of what it belongs to."""
+        return self.hidden, self.weight, self.bias
+
+    def logits(self, part: slice) -> tuple[TokenLogits, GradientEdge]:
+        """A chunk of logits, and what to derive by: the chunk itself need not be kept."""
+        with torch.enable_grad():
+            logits = self.head.logits(self.inputs[part].requires_grad_())
+        return logits, get_gradient_edge(logits)
 
     def add(self, part: slice, of_logits: TokenLogits) -> None:
         """Add what follows from the gradient of a chunk of logits."""
@@ -247,11 +264,6 @@ class _Gradients:
             self.weight.addmm_(product.T, self.inputs[part].to(product))
         elif self.weight is not None:
             self.weight += product.T @ self.inputs[part].to(product)
-
-    def given(self) -> tuple[Tensor | None, ...]:
-        """The gradients in the precision of what they belong to."""
-        found = zip((self.hidden, self.weight, self.bias), self.stored, strict=True)
-        return tuple(values if values is None else values.to(stored) for values, stored in found)
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -208,7 +208,7 @@ def put_back(values: Shaped[Tensor, "place *more"], mask: TokenMask) -> Shaped[T
 
 @torch.no_grad()
 def _is_linear(model: PreTrainedModel) -> bool:
-    """Whether a model's logits are its head's matrix times its last hidden states, and nothing more; tried on four tokens.
+    """Whether a model's logits are its head's matrix times its last hidden states and no more; tried on four tokens.
 
     Large known numbers stand in for what the head says, and must come out as they are: a cap does not show in the small
     logits of an untrained model.
