@@ -53,8 +53,7 @@ def run(arm: str, seed: int, steps: int, questions: int, out: Path) -> dict[str,
     evaluation = EvaluationSpec(data=Arithmetic(split="eval"), reward="correctness", questions=questions, samples=1)
     if isinstance(recipe.sampler, Replay):  # another seed has other rollouts; the arms share them
         recipe = replace(recipe, sampler=replace(recipe.sampler, buffer=str(out / f"buffer-{seed}"), seed=seed))
-    rewards = read_recipe("opd").rewards
-    recipe = replace(recipe, evaluation=evaluation, rewards={**recipe.rewards, **rewards})
+    recipe = replace(recipe, evaluation=evaluation)
     inputs = load_inputs(recipe)
     policies = load_policies(recipe)
     before, started, filled = overlap(policies, inputs), time.perf_counter(), 0.0

@@ -79,7 +79,7 @@ def compositions(draw) -> Learner:
             baseline=draw(st.sampled_from(["selected", "sampled"])),
             weight=draw(st.sampled_from([1.0, 0.3])),
         )
-        reads_more = any(detail != Detail() for _, own in live(advantage) for detail in own.details.values())
+        reads_more = any(own.detail != Detail() for _, own in live(advantage))
         return found if reads_more and not found.token_local else replace(found, advantage=advantage)
 
     terms = {"policy": gradient()}

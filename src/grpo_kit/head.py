@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.functional import cross_entropy, linear
 
 from grpo_kit.detail import Detail
+from grpo_kit.shapes import AnyShape, Scalar
 
 CHUNK = 22 * 2**20
 """Logits in one chunk: 88 MiB in float32; more where that is fewer than `TOKENS`.
@@ -30,9 +31,10 @@ TOKENS = 256
 
 Hidden = Float[Tensor, "place width"]
 TokenLogits = Float[Tensor, "place vocabulary"]
-Reading = Callable[[TokenLogits, slice], tuple[Tensor, ...]]
+EachPlace = Shaped[Tensor, "place ..."]
+Reading = Callable[[TokenLogits, slice], tuple[EachPlace, ...]]
 """A chunk of logits and its place among all tokens in, per-token results out."""
-Summing = Callable[[TokenLogits, slice], tuple[Tensor, tuple[Tensor, ...]]]
+Summing = Callable[[TokenLogits, slice], tuple[Scalar, tuple[EachPlace, ...]]]
 """The same with a scalar to be minimized in front."""
 
 
@@ -91,7 +93,7 @@ class Distributions:
     head: Head
     temperature: float = 1.0
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Distributions":
+    def map(self, change: Callable[[AnyShape], AnyShape]) -> "Distributions":
         """The same with the hidden states changed: rows taken, columns cut."""
         return replace(self, hidden=change(self.hidden))
 
@@ -121,7 +123,7 @@ def halves(parts: Iterable[slice]) -> Iterator[slice]:
             yield slice(middle, part.stop)
 
 
-def read(function: Reading, hidden: Hidden, head: Head, *, size: int | None = None) -> tuple[Tensor, ...]:
+def read(function: Reading, hidden: Hidden, head: Head, *, size: int | None = None) -> tuple[EachPlace, ...]:
     """The results of a function of the logits for all tokens, chunk by chunk; differentiable.
 
     The backward pass forms each chunk of logits anew.
@@ -131,7 +133,7 @@ def read(function: Reading, hidden: Hidden, head: Head, *, size: int | None = No
 
 def minimize(
     function: Summing, hidden: Hidden, head: Head, *, size: int | None = None
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> tuple[Scalar, tuple[EachPlace, ...]]:
     """The sum over chunks of a scalar function of the logits, and what else it gives for all tokens, detached.
 
     The gradient of the sum is formed together with its value, so that no chunk of logits is needed twice: for losses
@@ -152,7 +154,7 @@ def reading(tokens: Int[Tensor, " place"], detail: Detail, temperature: float) -
     The whole distributions are not among them: they stay hidden states.
     """
 
-    def function(logits: TokenLogits, part: slice) -> tuple[Tensor, ...]:
+    def function(logits: TokenLogits, part: slice) -> tuple[EachPlace, ...]:
         logprobs = (logits if temperature == 1 else logits / temperature).log_softmax(1)
         found = [rearrange(logprobs.gather(1, rearrange(tokens[part], "place -> place 1")), "place 1 -> place")]
         if detail.entropy:

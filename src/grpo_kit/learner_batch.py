@@ -4,17 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from grpo_kit.batch import Experience, Rollouts
 from grpo_kit.learner import Learner
 from grpo_kit.learner_rewards import LearnerRewards
 from grpo_kit.memory import Memory
-from grpo_kit.shapes import RowMask, TokenMask
+from grpo_kit.shapes import AnyShape, RowMask, TokenMask
 from grpo_kit.signals import Scores
 from grpo_kit.terms import Term, Where
 
-Frozen = Mapping[str, Tensor | Scores]
+Frozen = Mapping[str, AnyShape | Scores]
 """What a term has fixed of a batch, by name: numbers a token, or another policy's scores."""
 
 
@@ -85,7 +84,7 @@ def _rows_of(term: Term, experience: Experience) -> RowMask:
     return rows & experience.rollouts.sampled if getattr(term, "needs_writer", False) else rows
 
 
-def changed(frozen: Mapping[str, Frozen], change: Callable[[Tensor], Tensor]) -> dict[str, Frozen]:
+def changed(frozen: Mapping[str, Frozen], change: Callable[[AnyShape], AnyShape]) -> dict[str, Frozen]:
     """Every fixed value of every term changed in one way."""
     return {
         term: {name: value.map(change) if isinstance(value, Scores) else change(value) for name, value in fixed.items()}

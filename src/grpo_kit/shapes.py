@@ -4,7 +4,7 @@
 test run by the jaxtyping + beartype import hook; in production they cost nothing.
 """
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 PerRow = Float[Tensor, " row"]
@@ -27,6 +27,9 @@ TokenIds = Int[Tensor, "row token"]
 
 Logits = Float[Tensor, "row token vocabulary"]
 """Unnormalized log-probabilities over the vocabulary."""
+
+AnyShape = Shaped[Tensor, "..."]
+"""Numbers along any axes: what a change of rows or columns is applied to."""
 
 Scalar = Float[Tensor, ""]
 """One number."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from grpo_kit.detail import Detail
 from grpo_kit.head import Distributions
-from grpo_kit.shapes import PerToken
+from grpo_kit.shapes import AnyShape, PerToken
 
 
 class SignalKey(NamedTuple):
@@ -32,7 +32,7 @@ class TopTokens:
     ids: Int[Tensor, "*token top"]
     logprobs: Float[Tensor, "*token top"]
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "TopTokens":
+    def map(self, change: Callable[[AnyShape], AnyShape]) -> "TopTokens":
         """The same with both tensors changed in one way."""
         return TopTokens(ids=change(self.ids), logprobs=change(self.logprobs))
 
@@ -66,7 +66,7 @@ class Scores:
             and (self.distributions is not None or not detail.full)
         )
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Scores":
+    def map(self, change: Callable[[AnyShape], AnyShape]) -> "Scores":
         """The same with every tensor changed in one way: rows taken, columns cut or added."""
         return Scores(
             logprobs=change(self.logprobs),

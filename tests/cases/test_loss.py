@@ -208,7 +208,7 @@ def test_b021_and_b036_the_sides_of_the_clip():
 def scripted(own: Policy, logits) -> Policy:
     """The policy with a forward pass of hand-made logits, a function of the ids."""
 
-    def forward(input_ids, logits_to_keep, **_):
+    def forward(input_ids, logits_to_keep=0, **_):
         return SimpleNamespace(logits=logits(input_ids)[:, -logits_to_keep:])
 
     own.model.forward = forward

@@ -8,8 +8,9 @@ import torch
 
 import tiny
 from grpo_kit import head, read_recipe
+from grpo_kit.checks.findings import trained_rows
 from grpo_kit.detail import Detail
-from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, trained_rows
+from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation
 from grpo_kit.explain.signals import signals
 from grpo_kit.head import Distributions
 from grpo_kit.loop import train

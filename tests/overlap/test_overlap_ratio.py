@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from grpo_kit.overlap import compare, likeliest, overlap_ratio, shared_share
+from grpo_kit.overlap import compare, likeliest, overlap_ratio
 from tolerances import EXACT
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -125,14 +125,6 @@ def test_other_vocabularies_are_refused():
 def test_a_token_of_no_probability_is_the_last_to_be_taken():
     logits = torch.tensor([[-torch.inf, 1.0, -torch.inf, 0.0]])
     assert likeliest(logits, 3).tolist() == [[True, True, False, True]]
-
-
-@given(pairs())
-def test_shared_share_is_the_ratio_of_ids(pair):
-    student, teacher, k = pair
-    ids = [torch.stack([torch.nonzero(row).flatten() for row in likeliest(each, k)]) for each in (student, teacher)]
-    shuffled = ids[1][:, torch.randperm(k)]
-    assert torch.allclose(shared_share(ids[0], shuffled).double(), overlap_ratio(student, teacher, k), atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

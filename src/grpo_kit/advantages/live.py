@@ -1,6 +1,6 @@
 """Advantages that are taken at every update, on the current policy's log-probabilities."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 from grpo_kit.detail import Detail
@@ -26,7 +26,7 @@ class LiveAdvantage(Protocol):
         ...
 
     @property
-    def details(self) -> Mapping[str, Detail]:
+    def detail(self) -> Detail:
         """How much of the other policy's distributions it reads."""
         ...
 

@@ -1,6 +1,5 @@
 """The log-ratio of a teacher to the current policy as a live advantage: on-policy distillation."""
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import model_validator
@@ -69,14 +68,9 @@ class TeacherLogRatio:
         return rf"{ratio} + \mathrm{{KL}}(\pi_\theta \| {teacher})_{{it}}]{seen}"
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """The teacher."""
-        return (self.teacher,)
-
-    @property
-    def details(self) -> Mapping[str, Detail]:
+    def detail(self) -> Detail:
         """As much of the teacher's distributions as the control variate reads."""
-        return {self.teacher: detail_of(self.control_variate)}
+        return detail_of(self.control_variate)
 
     def __call__(self, current: PerToken, teacher: PerToken) -> PerToken:
         """The log-ratio of each token, without the control variate."""

@@ -83,7 +83,7 @@ def to_rollouts(tables: Sequence[pa.Table], prompts: Prompts, device: torch.devi
     )
 
 
-def to_scores(tables: Sequence[pa.Table], mask: Tensor) -> Scores:
+def to_scores(tables: Sequence[pa.Table], mask: TokenMask) -> Scores:
     """Rows of one policy's scores, padded as the rollouts' mask says."""
     top, device = top_k(tables[0]), mask.device
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
+from grpo_kit.checks.findings import trained_rows
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.buffering import kept_details
 from grpo_kit.samplers import Replay
@@ -61,13 +62,6 @@ def of_a_step(recipe: Recipe, longest_prompt: int) -> tuple[Calls, ...]:
             )
         )
     return tuple(found)
-
-
-def trained_rows(recipe: Recipe) -> int:
-    """Rows of a step that a learner is trained on, at most."""
-    keep = getattr(recipe.selection.rule, "keep", None) if recipe.selection else None
-    found = [(prompts, _samples(own)) for _, own, prompts in portions(recipe.sampler, recipe.prompts_per_step)]
-    return sum(prompts * (samples if keep is None else min(keep, samples)) for prompts, samples in found)
 
 
 def written_rows(recipe: Recipe) -> int:

@@ -13,7 +13,8 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
 
 from grpo_kit.batch import Rollouts
-from grpo_kit.explain.calls import rows_at_once, trained_rows, written_rows
+from grpo_kit.checks.findings import trained_rows
+from grpo_kit.explain.calls import rows_at_once, written_rows
 from grpo_kit.explain.updating import compared, update
 from grpo_kit.policies import Policy, PolicySpec, policy as policies
 from grpo_kit.policies.load import DTYPES, model_folder

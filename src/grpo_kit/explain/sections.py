@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from grpo_kit.checks.findings import trained_rows
 from grpo_kit.detail import Detail
-from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, rounds, trained_rows
+from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, rounds
 from grpo_kit.explain.memory import Memory, estimate
 from grpo_kit.explain.objective import objective
 from grpo_kit.explain.options import described, options

@@ -61,7 +61,7 @@ def scored_symbol(policy: str) -> str:
 def _reads_distributions(term: object) -> bool:
     """Whether a term compares the current distributions with another policy's, token by token."""
     if isinstance(term, PolicyGradient):
-        return any(detail != Detail() for _, own in live(term.advantage) for detail in own.details.values())
+        return any(own.detail != Detail() for _, own in live(term.advantage))
     return isinstance(term, DivergenceTerm) and over_vocabulary(term.divergence)
 
 

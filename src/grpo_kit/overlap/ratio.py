@@ -81,17 +81,6 @@ def overlap_ratio(
     return _share(likeliest(student, k) & likeliest(teacher, k), k).to(wide(student))
 
 
-def shared_share(first: Int[Tensor, "*token top"], second: Int[Tensor, "*token top"]) -> EachToken:
-    """The overlap ratio of two sets of likeliest tokens, as ids without repetition: share of one that is in the other.
-
-    Example:
-        >>> shared_share(torch.tensor([[4, 7]]), torch.tensor([[7, 2]]))
-        tensor([0.5000])
-    """
-    found = (first[..., :, None] == second[..., None, :]).any(-1)
-    return reduce(found.float(), "... top -> ...", "mean")
-
-
 def compare(
     student: TokenLogits,
     teacher: TokenLogits,

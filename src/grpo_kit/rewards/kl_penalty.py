@@ -40,8 +40,7 @@ class KLPenalty:
         reference: the policy it is to stay near to.
         estimator: `k1`, the only one that is not refused.
         adaptive: a table with `start` and `target`: a factor on the reward that follows the KL of the batches before,
-            the mean over the policy's tokens (those of greedy rows left out); the learner's weight is 1 then. With a
-            refill xx.
+            the mean over the policy's tokens (those of greedy rows left out); the learner's weight is 1 then.
     """
 
     policy: str

@@ -95,7 +95,7 @@ class PolicyGradient:
 
     @model_validator(mode="after")
     def _distributions_are_at_hand(self) -> "PolicyGradient":
-        reads_more = any(detail != Detail() for _, own in live(self.advantage) for detail in own.details.values())
+        reads_more = any(own.detail != Detail() for _, own in live(self.advantage))
         if reads_more and not self.token_local:
             raise ValueError(
                 "control_variate needs whole distributions, which are at hand where tokens are taken one by one, and "
@@ -134,8 +134,7 @@ class PolicyGradient:
         """As much of the teachers' distributions as control variates read."""
         found: dict[str, Detail] = {}
         for _, own in live(self.advantage):
-            for name, detail in own.details.items():
-                found[name] = found.get(name, Detail()) | detail
+            found[own.teacher] = found.get(own.teacher, Detail()) | own.detail
         return found
 
     def freeze(
