@@ -73,7 +73,7 @@ def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) 
             if str(error) not in said:  # the same file or hub name for both: one mistake
                 mistakes.append(f"{place}: {error}")
             said.add(str(error))
-    mistakes += _too_long(recipe, sets, tokenizers)
+    mistakes += [*_too_long(recipe, sets, tokenizers), *_too_many(recipe, tokenizers)]
     if recipe.curriculum is not None and "data" in sets and len(sets["data"]) < recipe.prompts_per_step:
         few = (
             f"prompts_per_step: {recipe.prompts_per_step}, but a curriculum draws no prompt twice in a step and there "
@@ -168,6 +168,18 @@ def _too_long(recipe: Recipe, sets: Mapping[str, PromptSet], readable: Collectio
             )
 
 
+def _too_many(recipe: Recipe, readable: Collection[str]) -> Iterator[str]:
+    """Parts that read more of the likeliest tokens than all policies have in common."""
+    asked = {name: detail.top_k for name, detail in recipe.details().items() if detail.top_k}
+    try:
+        sizes = [vocabulary_size(recipe.policies[name]) for name in readable] if asked else []
+    except ValueError:  # said already: the configuration cannot be read
+        return
+    for name, top_k in asked.items():
+        if sizes and top_k > min(sizes):
+            yield f"top_k of '{name}': {top_k} of a vocabulary of {min(sizes)}. Lower it."
+
+
 def load_policies(recipe: Recipe, *, idle: Collection[str] = ()) -> dict[str, Policy]:
     """Load every policy that is not idle, followers as copies of those they follow, all on their common vocabulary."""
     mistakes: list[str] = []
@@ -189,14 +201,6 @@ def load_policies(recipe: Recipe, *, idle: Collection[str] = ()) -> dict[str, Po
     common = min([*sizes, *(policy.vocabulary for policy in policies.values())])
     for policy in policies.values():
         policy.vocabulary = common
-    if many := {name: own.top_k for name, own in recipe.details().items() if own.top_k > common}:
-        raise RecipeError(
-            [
-                f"top_k of '{name}' reads {top} tokens of a vocabulary of {common}. Lower it."
-                for name, top in many.items()
-            ],
-            recipe.name,
-        )
     return {name: policies[name] for name in recipe.policies if name in policies}
 
 
