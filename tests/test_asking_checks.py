@@ -200,5 +200,5 @@ def test_functions_inside_a_part_are_seen():
 
 
 def test_offers_are_of_roles():
-    assert ROLES.keys() - OFFERS.keys() == {"data", "samplers", "terms"}
+    assert ROLES.keys() - OFFERS.keys() == {"data", "terms"}
     assert OFFERS.keys() <= ROLES.keys()

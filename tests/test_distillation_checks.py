@@ -107,3 +107,51 @@ def test_a_teacher_is_scored_at_every_step_where_the_buffer_has_less_than_is_rea
 def test_the_loop_lets_the_buffer_be_written_anew(tmp_path):
     _, metrics = replayed(tmp_path, refresh=Refresh(every=1))
     assert [line["sampler/refreshed"] for line in metrics] == [0.0, 1.0, 1.0]
+
+
+def test_a_follower_is_not_given_the_scores_of_a_frozen_policy_of_its_name(tmp_path):
+    replayed(tmp_path)  # 'large' is the large model there
+    follower = "policies.large={follows='small', every=100}"
+    _, metrics = replayed(tmp_path, follower, "steps=1")
+    assert abs(metrics[0]["learner/small/distillation/log_ratio_of_large"]) < 1e-6
+
+
+REFRESHED = {
+    "no teacher to overlap with": (
+        ["sampler.refresh={overlap_below=0.5, check_every=2}", "policies.large={follows='small'}"],
+        "there is no teacher to overlap with",
+    ),
+    "rows that are soon too old": (["sampler.refresh={every=50}", "sampler.max_age=3"], "to 49"),
+    "data rows behind a policy gradient": (
+        ["sampler.of={kind='data_rows', policy='small', max_new_tokens=48}"],
+        "'policy_gradient' needs rows that a policy wrote",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFRESHED)
+def test_a_buffer_that_cannot_serve_is_a_mistake(name):
+    settings, message = REFRESHED[name]
+    with pytest.raises(RecipeError, match=message):
+        read_recipe("semi_opd", settings=settings)
+
+
+def test_supervised_rows_may_come_from_a_buffer():
+    rows = "sampler.of={kind='data_rows', policy='small', max_new_tokens=48}"
+    learned = "learners.small.terms={sft={kind='cross_entropy'}}"
+    teacher = "learners.small.terms.kd={kind='divergence', to='large', divergence={kind='reverse_kl'}}"
+    read_recipe("semi_opd", settings=[rows, learned, teacher])
+    read_recipe("semi_opd", settings=["sampler.refresh={every=50}", "sampler.max_age=49"])
+
+
+def test_a_buffer_that_cannot_be_written_is_a_mistake(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecipeError, match="is no folder"):
+        load_inputs(read_recipe("semi_opd", settings=[f"sampler.buffer={tmp_path / 'file'}"]))
+    with pytest.raises(ValueError, match="cannot be written"):
+        replayed("/proc/none")
+
+
+def test_the_overlap_is_measured_on_a_small_vocabulary(tmp_path):
+    _, metrics = replayed(tmp_path, refresh=Refresh(overlap_below=0.01, check_every=1))
+    assert 0.4 < metrics[-1]["sampler/overlap"] < 0.8

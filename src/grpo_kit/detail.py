@@ -21,6 +21,11 @@ class Detail:
     top_k: Annotated[int, Field(ge=0)] = 0
     full: bool = False
 
+    @property
+    def storable(self) -> bool:
+        """Whether it is a few numbers a token, which a file can hold."""
+        return not self.full and not self.entropy
+
     def __or__(self, other: "Detail") -> "Detail":
         """What serves both readers."""
         return Detail(

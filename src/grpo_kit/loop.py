@@ -75,7 +75,7 @@ def train(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream)
 def renew(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream, step: int) -> dict[str, float]:
     """Let a sampler that keeps rows write them anew where that is due; its metrics."""
     by_sampler = getattr(recipe.sampler, "renew", None)
-    return by_sampler(step, policies, prompts.prompts, recipe.details()) if by_sampler else {}
+    return by_sampler(step, policies, prompts.prompts, recipe.frozen_details()) if by_sampler else {}
 
 
 def update(learner: LiveLearner, batch: LearnerBatch, generator: torch.Generator, step: int) -> dict[str, float]:

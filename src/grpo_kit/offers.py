@@ -9,6 +9,7 @@ from typing import Any
 from grpo_kit.entry_points import InstalledFunction
 
 OFFERS: dict[str, tuple[str, ...]] = {
+    "samplers": ("details",),
     "rewards": ("state",),
     "selections": ("generator", "state"),
     "advantages": ("mask", "token_rewards", "components", "weights", "greedy_rewards", "state"),

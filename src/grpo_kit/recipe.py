@@ -132,6 +132,11 @@ class Recipe:
                     found[policy] = found[policy] | detail
         return found
 
+    def frozen_details(self) -> dict[str, Detail]:
+        """The same of the policies that nothing moves: neither a learner nor another policy that they follow."""
+        moving = {*self.learners, *(name for name, spec in self.policies.items() if spec.follows is not None)}
+        return {name: detail for name, detail in self.details().items() if name not in moving}
+
     def scored(self) -> tuple[str, ...]:
         """The policies whose signals some part takes, in the order of the recipe."""
         wanted = {policy for place, read in self.readers().items() if place != "sampler" for policy in read}

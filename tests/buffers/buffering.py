@@ -34,7 +34,7 @@ def begun(path: Path, *, sampler=SAMPLER, prompts=PROMPTS, seed=0, each=EACH, to
     buffer = Buffer(path)
     weights = {"small": parameters_of(tiny.policy("small", student))}
     buffer.begin(
-        rollout_identity(sampler, weights, tiny.tokenizer(), prompts, seed=seed, prompts_per_shard=each),
+        rollout_identity(sampler, weights, tiny.tokenizer(), prompts, seed=seed, prompts_per_shard=each, vocabulary=12),
         {"large": score_identity(parameters_of(tiny.policy("large", teacher)), Detail(top_k=top_k), 1.0)},
     )
     return buffer

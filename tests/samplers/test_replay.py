@@ -11,7 +11,6 @@ from buffers.buffering import PROMPTS, SAMPLER, files, filled, policies
 from grpo_kit import Buffer, Mixed, Refresh, Replay, Share, SignalKey
 from grpo_kit.buffers.refresh import in_use
 from grpo_kit.detail import Detail
-from grpo_kit.overlap.measure import measure
 
 DETAILS = {"large": Detail()}
 
@@ -142,9 +141,8 @@ def test_rows_written_anew_are_those_of_the_present_weights(tmp_path):
 
 
 @pytest.mark.parametrize("below", [0.01, 1.0])
-def test_the_buffer_is_written_anew_when_the_overlap_has_fallen(below, tmp_path, monkeypatch):
+def test_the_buffer_is_written_anew_when_the_overlap_has_fallen(below, tmp_path):
     filled(tmp_path / "b")
-    monkeypatch.setattr("grpo_kit.buffers.refresh.measure", lambda *given: measure(*given, k=3))
     own = with_teacher()
     part = replay(tmp_path / "b", refresh=Refresh(overlap_below=below, check_every=3))
     metrics = [part.renew(step, own, PROMPTS, DETAILS) for step in range(1, 8)]
@@ -154,3 +152,27 @@ def test_the_buffer_is_written_anew_when_the_overlap_has_fallen(below, tmp_path,
     assert [one["sampler/refreshed"] for one in metrics] == [
         float(step in checked and below == 1) for step in range(1, 8)
     ]
+
+
+def test_a_run_without_refresh_reads_what_the_initial_policies_wrote(tmp_path):
+    filled(tmp_path / "b")
+    own, plain, anew = with_teacher(), replay(tmp_path / "b"), replay(tmp_path / "b", refresh=Refresh(every=1))
+    before = plain(PROMPTS.take([0]), own, torch.Generator()).rollouts
+    moved(own["small"], by=1.0)
+    for step in (1, 2):
+        anew.renew(step, own, PROMPTS, DETAILS)
+    after = plain(PROMPTS.take([0]), own, torch.Generator()).rollouts
+    assert torch.equal(before.tokens, after.tokens)
+    assert after.behavior.writers[0].version == 0
+    assert anew(PROMPTS.take([0]), own, torch.Generator()).rollouts.behavior.writers[0].version == 1
+
+
+def test_only_scores_that_are_asked_for_are_read(tmp_path):
+    buffer = filled(tmp_path / "b")
+    part, own = replay(tmp_path / "b"), with_teacher()
+    damaged = next((buffer.path / "scores" / "large").glob("*.arrow"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert part(PROMPTS.take(range(12)), own, torch.Generator(), details={}).signals == {}
+    assert part(PROMPTS.take(range(12)), own, torch.Generator(), details={"large": Detail(full=True)}).signals == {}
+    with pytest.raises(ValueError, match="is damaged"):
+        part(PROMPTS.take(range(12)), own, torch.Generator(), details=DETAILS)

@@ -76,7 +76,7 @@ def fill(
                 filled.sampled += int(rows.mask.sum())
             for name, detail in details.items():
                 if _is_missing(buffer, shard, name, filled):
-                    rows, _ = buffer.take(of_shard, policies[name].device)
+                    rows, _ = buffer.take(of_shard, policies[name].device, ())
                     scores = policies[name].score_all(rows, temperature=rows.temperature, detail=detail)
                     buffer.write_scores(shard, name, scores, rows.mask)
             lengths = buffer.lengths(shard)

@@ -33,8 +33,12 @@ def rollout_identity(
     *,
     seed: int,
     prompts_per_shard: int,
+    vocabulary: int,
 ) -> dict[str, Any]:
-    """What rollouts are a function of: who writes (`weights` by policy), how, and about which prompts."""
+    """What rollouts are a function of: who writes (`weights` by policy), how, and about which prompts.
+
+    `vocabulary` is what all policies of the recipe have in common: every distribution is over it.
+    """
     template = tokenizer.chat_template
     return {
         **{f"policies.{name}": said for name, said in weights.items()},
@@ -42,6 +46,7 @@ def rollout_identity(
         "tokenizer.chat_template": _hash(template) if template else "none",
         "data.prompts": _hash(prompts.ids),
         **{f"data.columns.{name}": _hash(values) for name, values in sorted(prompts.columns.items())},
+        "vocabulary": vocabulary,
         "prompts": len(prompts),
         "prompts_per_shard": prompts_per_shard,
         **{f"sampling.{key}": value for key, value in _without_batches(as_table(sampler)).items()},

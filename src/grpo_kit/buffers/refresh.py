@@ -18,6 +18,7 @@ from grpo_kit.buffers.store import Buffer
 from grpo_kit.data import PromptSet
 from grpo_kit.detail import Detail
 from grpo_kit.overlap.measure import measure
+from grpo_kit.overlap.ratio import tokens_compared
 from grpo_kit.parts import table
 from grpo_kit.policies.policy import Policy
 
@@ -26,10 +27,10 @@ from grpo_kit.policies.policy import Policy
 class Refresh:
     """When a buffer is written anew, by the policies as they are then: after so many steps, or when the overlap falls.
 
-    The overlap is the output-token overlap ratio of the student's and the teacher's 64 likeliest tokens
-    (arXiv:2610.11291) on completions that the present student writes to the first prompts of the buffer, one shard of
-    them: low where training on old rows has led it to states that they do not show. The paper never refreshes and gives
-    no threshold.
+    The overlap is the output-token overlap ratio (arXiv:2610.11291) of the student's and the teacher's 64 likeliest
+    tokens, or a quarter of a smaller vocabulary, on completions that the present student writes to the first prompts of
+    the buffer, one shard of them: low where training on old rows has led it to states that they do not show. The paper
+    never refreshes and gives no threshold.
 
     Attributes:
         every: steps between writings; the first is before step `every` + 1.
@@ -93,7 +94,7 @@ def renew(
         assert settings.check_every is not None
         due = step > 1 and (step - 1) % settings.check_every == 0
         if due:
-            metrics["sampler/overlap"] = _overlap(sampler, step, policies, prompts, Buffer(run.folder).scorers)
+            metrics["sampler/overlap"] = _overlap(sampler, step, policies, prompts, details)
             due = metrics["sampler/overlap"] < settings.overlap_below
     if due:
         _write(sampler, run, step, policies, prompts, details)
@@ -114,14 +115,19 @@ def _write(
     details: Mapping[str, Detail],
 ) -> None:
     before, weights = run.folder, {name: parameters_of(policies[name]) for name in sampler.reads}
-    scored = {name: details[name] for name in Buffer(before).scorers if name in details and is_frozen(policies[name])}
-    scored = {name: own for name, own in scored.items() if not own.full and not own.entropy}
+    scored = {name: detail for name, detail in details.items() if detail.storable}
     buffer = Buffer(Path(sampler.buffer) / "refreshed" / run.name / f"step-{step}")
     seed = sampler.seed + 1009 * step
     tokenizer = next(iter(policies.values())).tokenizer
     buffer.begin(
         rollout_identity(
-            sampler.of, weights, tokenizer, prompts, seed=seed, prompts_per_shard=sampler.prompts_per_shard
+            sampler.of,
+            weights,
+            tokenizer,
+            prompts,
+            seed=seed,
+            prompts_per_shard=sampler.prompts_per_shard,
+            vocabulary=min(policy.vocabulary for policy in policies.values()),
         ),
         {
             name: score_identity(parameters_of(policies[name]), detail, getattr(sampler, "temperature", 1.0))
@@ -136,12 +142,18 @@ def _write(
 
 
 def _overlap(
-    sampler: Any, step: int, policies: Mapping[str, Policy], prompts: PromptSet, teachers: tuple[str, ...]
+    sampler: Any, step: int, policies: Mapping[str, Policy], prompts: PromptSet, details: Mapping[str, Detail]
 ) -> float:
-    """The lowest overlap of the student with a teacher, on rows that it writes now."""
-    if not teachers:
-        raise ValueError("sampler.refresh.overlap_below: no teacher scores this buffer. Use every")
+    """The lowest overlap of the policy that learns with a teacher, on rows that it writes now."""
     few = prompts.take(range(min(len(prompts), sampler.prompts_per_shard)))
     rollouts: Rollouts = sampler.of(few, policies, torch.Generator().manual_seed(sampler.seed + 1009 * step))
-    student = policies[sampler.reads[0]]
-    return min(float(measure(student, policies[name], rollouts).values.overlap.mean()) for name in teachers)
+    learning = [
+        policies[name] for name in sampler.reads if any(w.requires_grad for w in policies[name].model.parameters())
+    ]
+    if not learning or not details:
+        raise ValueError(
+            "sampler.refresh.overlap_below: no policy that learns writes here, or nothing reads a teacher. Use every"
+        )
+    student = learning[0]
+    k = tokens_compared(student.vocabulary)
+    return min(float(measure(student, policies[name], rollouts, k).values.overlap.mean()) for name in details)

@@ -97,9 +97,9 @@ def _verified(path: Path, check: Callable[[pa.Table], None], size: int, changed:
     found, named = file_hash(path), hash_in(path)
     if found != named:
         raise DamagedShardError(path, f"its bytes hash to {found[:12]}... and its name says {named[:12]}...")
-    table = MemoryMappedTable.from_file(str(path)).table
     try:
+        table = MemoryMappedTable.from_file(str(path)).table
         check(table)
-    except ValueError as error:
+    except (ValueError, KeyError, pa.ArrowException) as error:
         raise DamagedShardError(path, str(error)) from None
     return table

@@ -79,7 +79,12 @@ class Buffer:
     @property
     def prompts_per_shard(self) -> int:
         """Prompts whose rows are in one shard."""
-        return int(self.identity["prompts_per_shard"])
+        found = self.identity.get("prompts_per_shard")
+        if not isinstance(found, int) or found < 1:
+            raise ValueError(
+                f"{self.path / 'buffer.json'} does not say how many prompts a shard has; fill a new folder"
+            )
+        return found
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -95,7 +100,8 @@ class Buffer:
             for name in self.scorers:
                 if name in scorers:
                     there = dict(_read_identity(self._folder(name) / "scores.json"))
-                    there["top_k"] = min(there["top_k"], scorers[name]["top_k"])  # more than asked for will do
+                    if there.get("top_k", 0) > scorers[name]["top_k"]:  # more than asked for will do
+                        there["top_k"] = scorers[name]["top_k"]
                     own = differences(there, scorers[name])
                     found += [f"scores/{name}: {line}" for line in own]
         except ValueError as error:
@@ -171,8 +177,10 @@ class Buffer:
         while path := self._file(shard, policy):
             path.unlink()
 
-    def take(self, prompts: Prompts, device: torch.device) -> tuple[Rollouts, dict[str, Scores]]:
-        """The rows of prompts, by their numbers, with the scores of every policy that scored all of them.
+    def take(
+        self, prompts: Prompts, device: torch.device, scorers: Iterable[str] | None = None
+    ) -> tuple[Rollouts, dict[str, Scores]]:
+        """The rows of prompts, by their numbers, with the scores of those `scorers` (all by default) that scored them.
 
         Rows come prompt after prompt, in the order they were written. ValueError where a prompt has no rows, was
         another one when they were written, or a row cannot be what some policy wrote or scored.
@@ -195,7 +203,7 @@ class Buffer:
             places.append((shard, place))
         rollouts = to_rollouts(rows, prompts, device)
         scores: dict[str, Scores] = {}
-        for policy in self.scorers:
+        for policy in self.scorers if scorers is None else [name for name in scorers if name in self.scorers]:
             own = self._tables(set(shard_of), policy)
             if len(own) == len(tables):
                 scores[policy] = to_scores([own[shard][place] for shard, place in places], rollouts.mask)
@@ -203,8 +211,9 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
-        """Its size on disk."""
-        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
+        """Its size on disk, without what runs wrote anew."""
+        files = (file for folder in ("rollouts", "scores") for file in (self.path / folder).rglob("*"))
+        return sum(file.stat().st_size for file in files if file.is_file())
 
     def _tables(self, wanted: Iterable[int], policy: str | None) -> dict[int, pa.Table]:
         """Those shards that are there."""

@@ -22,7 +22,7 @@ def of_learner(recipe: Recipe, name: str, learner: Learner) -> Iterator[Finding]
     comparing = any(sees_rewards(term.advantage) for term in gradients.values())
     if comparing and not learner.rewards:
         needed = "rewards: a policy gradient needs rewards. Give weights, for example rewards = { correctness = 1.0 }."
-        yield needed, f"{here}.rewards"
+        yield needed, f"{here}.rewards", f"{here}.terms.*.advantage"
     known = all(isinstance(term, PolicyGradient | DivergenceTerm | EntropyBonus | CrossEntropy) for term in terms)
     if learner.rewards and known and not comparing:
         idle = "rewards: no term of this learner reads rewards. Remove them, or add a policy_gradient term that does."

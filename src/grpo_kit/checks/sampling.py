@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from grpo_kit.checks.findings import Finding, falls_below_zero, group_size
 from grpo_kit.offers import asks, inside
 from grpo_kit.recipe import Recipe
-from grpo_kit.samplers.mixed import Mixed, has_data_rows, has_sampled_rows, places_of, portions
+from grpo_kit.samplers.mixed import Mixed, has_data_rows, has_sampled_rows, places_of, portions, writers
+from grpo_kit.samplers.replay import Replay
 from grpo_kit.selections import Spread
 from grpo_kit.terms import PolicyGradient
 
@@ -18,6 +19,7 @@ def of_sampling(recipe: Recipe) -> Iterator[Finding]:
                 same = "is greedy: a group's rows would all be the same"
                 yield (f"{place}.{key}: {greedy} {same}. Use more than {greedy}.",)
     yield from _mixture(recipe)
+    yield from _replay(recipe)
     yield from _data_rows(recipe)
     if has_sampled_rows(recipe.sampler):
         yield from _selection(recipe)
@@ -32,6 +34,29 @@ def _mixture(recipe: Recipe) -> Iterator[Finding]:
         if prompts == 0:
             none = f"{place.removesuffix('.sampler')}.share: of {recipe.prompts_per_step} prompts a step it gets none"
             yield f"{none}. Raise it, or prompts_per_step.", "prompts_per_step", "sampler"
+
+
+def _replay(recipe: Recipe) -> Iterator[Finding]:
+    """A buffer that is written anew by a rule that cannot be followed, or too late."""
+    sampler = recipe.sampler
+    if not isinstance(sampler, Replay) or sampler.refresh is None:
+        return
+    if sampler.refresh.overlap_below is not None and not recipe.frozen_details():
+        none = "no frozen policy is read, so there is no teacher to overlap with"
+        yield f"sampler.refresh.overlap_below: {none}. Use every, or a teacher.", "learners.*.terms", "policies.*"
+    if sampler.refresh.overlap_below is not None and not any(name in recipe.learners for name in writers(sampler)):
+        none = "no policy that learns writes the rows, so the overlap would stay as it is"
+        yield f"sampler.refresh.overlap_below: {none}. Let one that learns write.", "sampler.of", "learners"
+    every, allowed = sampler.refresh.every, sampler.max_age
+    for name, learner in recipe.learners.items():
+        oldest = ((every or 1) - 1) * learner.epochs * learner.mini_batches
+        if allowed is not None and name in writers(sampler) and oldest > allowed:
+            yield (
+                f"sampler.max_age: before a writing anew the rows of '{name}' are {oldest} optimizer steps old, and "
+                f"the run would end there. Raise max_age = {allowed} to {oldest}, or lower refresh.every.",
+                "sampler.refresh",
+                f"learners.{name}",
+            )
 
 
 def _data_rows(recipe: Recipe) -> Iterator[Finding]:

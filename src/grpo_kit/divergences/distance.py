@@ -41,7 +41,8 @@ def distance(divergence: Any, current: Scores, other: Scores, counted: TokenMask
     if divergence.top_k is None:
         assert other.distributions is not None, "the whole distributions of the other policy are needed"
         theirs = other.distributions.map(taken)
-        found = divergence(mine.logprobs(), theirs.logprobs())
+        logprobs = mine.logprobs()
+        found = divergence(logprobs, theirs.logprobs().to(logprobs.device))  # a teacher may sit on a device of its own
     else:
         assert other.top is not None, "the top tokens of the other policy are needed"
         top = other.top.likeliest(divergence.top_k.k).map(taken)

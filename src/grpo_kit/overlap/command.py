@@ -17,7 +17,7 @@ from grpo_kit.overlap.advice import THRESHOLD, Advice, advise
 from grpo_kit.overlap.choice import Choice, choose
 from grpo_kit.overlap.measure import Measured, join, measure
 from grpo_kit.overlap.picture import draw
-from grpo_kit.overlap.ratio import LIKELIEST
+from grpo_kit.overlap.ratio import LIKELIEST, tokens_compared
 from grpo_kit.overlap.report import lines
 from grpo_kit.overlap.result import Overlap, conclude
 from grpo_kit.parts import as_table
@@ -137,9 +137,9 @@ def _load(recipe: Recipe, choice: Choice) -> dict[str, Policy]:
 def _likeliest(asked: int | None, vocabulary: int, console: Console) -> int:
     """How many tokens are compared; ValueError where that says nothing."""
     if asked is None:
-        if vocabulary >= 4 * LIKELIEST:
-            return LIKELIEST
-        k = max(1, vocabulary // 4)
+        k = tokens_compared(vocabulary)
+        if k == LIKELIEST:
+            return k
         say(console, f"top {k}, a quarter of the vocabulary of {vocabulary} tokens, instead of the paper's {LIKELIEST}")
         return k
     if not 1 <= asked < vocabulary:

@@ -54,6 +54,11 @@ def likeliest(logits: AnyLogits, k: int) -> Members:
     return above | (tied & (tied.cumsum(-1, dtype=torch.int32) <= room))
 
 
+def tokens_compared(vocabulary: int) -> int:
+    """How many of the likeliest tokens to compare: `LIKELIEST`, or a quarter of a vocabulary too small for that."""
+    return max(1, min(LIKELIEST, vocabulary // 4))
+
+
 def overlap_ratio(
     student: AnyLogits, teacher: Float[Tensor, "*token teacher_vocabulary"], k: int = LIKELIEST
 ) -> EachToken:

@@ -12,6 +12,7 @@ from grpo_kit.buffers.fingerprints import Identity, rollout_identity, score_iden
 from grpo_kit.buffers.store import refusal
 from grpo_kit.detail import Detail
 from grpo_kit.policies import Policy
+from grpo_kit.policies.load import vocabulary_size
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.inputs import Inputs
 from grpo_kit.run.interrupt import Interrupt
@@ -26,9 +27,7 @@ def kept_details(recipe: Recipe) -> dict[str, Detail]:
     """
     if not isinstance(recipe.sampler, Replay):
         return {}
-    frozen = {name for name, spec in recipe.policies.items() if spec.follows is None} - set(recipe.learners)
-    details = recipe.details().items()
-    return {name: own for name, own in details if name in frozen and not own.full and not own.entropy}
+    return {name: own for name, own in recipe.frozen_details().items() if own.storable}
 
 
 def mistakes_of_buffer(recipe: Recipe, inputs: Inputs) -> list[str]:
@@ -38,6 +37,8 @@ def mistakes_of_buffer(recipe: Recipe, inputs: Inputs) -> list[str]:
     buffer, wanted = Buffer(Path(recipe.sampler.buffer)), recipe.sampler.prompts
     if wanted is not None and wanted > len(inputs.prompts):
         return [f"sampler.prompts: {wanted}, and the data has {len(inputs.prompts)} prompts. Lower it."]
+    if buffer.path.exists() and not buffer.path.is_dir():
+        return [f"sampler.buffer: {buffer.path} is no folder. Give another."]
     if not buffer.exists:
         return []
     found = buffer.mistakes(*_identities(recipe, inputs))
@@ -61,10 +62,26 @@ def fill_buffer(
 ) -> bool:
     """Fill what is missing of a recipe's buffer, with progress and a closing line; whether it is whole now.
 
-    Ctrl-C ends it after the shard at hand.
+    Ctrl-C ends it after the shard at hand. ValueError where the folder cannot be written.
     """
     assert isinstance(recipe.sampler, Replay)
-    buffer, kept, started = Buffer(Path(recipe.sampler.buffer)), kept_details(recipe), time.perf_counter()
+    try:
+        return _fill(recipe, inputs, policies, recipe.sampler, console, interrupt)
+    except OSError as error:
+        said = f"buffer {recipe.sampler.buffer} cannot be written: {error.strerror}"
+        raise ValueError(f"{said}. What was finished is kept; give another folder, or make room") from None
+
+
+def _fill(
+    recipe: Recipe,
+    inputs: Inputs,
+    policies: Mapping[str, Policy],
+    sampler: Replay,
+    console: Console,
+    interrupt: Interrupt,
+) -> bool:
+    """See `fill_buffer`."""
+    buffer, kept, started = Buffer(Path(sampler.buffer)), kept_details(recipe), time.perf_counter()
     buffer.begin(*_identities(recipe, inputs))
     live = [name for name in recipe.details() if name not in kept and name not in recipe.learners]
     if live:
@@ -84,9 +101,7 @@ def fill_buffer(
                 _say(console, f"shard {filled.done}/{filled.shards}")
             return not interrupt.asked
 
-        filled = fill(
-            buffer, recipe.sampler.of, inputs.prompts, policies, kept, seed=recipe.sampler.seed, progress=progress
-        )
+        filled = fill(buffer, sampler.of, inputs.prompts, policies, kept, seed=sampler.seed, progress=progress)
     for fault in filled.damaged:
         _say(console, f"{fault}, and is written again", style="yellow")
     _say(console, _closing_line(buffer, filled, time.perf_counter() - started))
@@ -106,6 +121,7 @@ def _identities(recipe: Recipe, inputs: Inputs) -> tuple[Identity, dict[str, Ide
         inputs.prompts,
         seed=sampler.seed,
         prompts_per_shard=sampler.prompts_per_shard,
+        vocabulary=min(vocabulary_size(spec) for spec in recipe.policies.values() if spec.follows is None),
     )
     temperature = getattr(sampler, "temperature", 1.0)
     return rows, {

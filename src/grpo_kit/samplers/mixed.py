@@ -162,9 +162,13 @@ def portions(sampler: object, prompts: int, place: str = "sampler") -> Iterator[
         yield from portions(own.sampler, count, f"{place}.of.{number}.sampler")
 
 
-def places_of(sampler: object) -> dict[str, Any]:
-    """The samplers that give rows by their places in a recipe."""
-    return {place: own for place, own, _ in portions(sampler, 1)}
+def places_of(sampler: object, place: str = "sampler") -> dict[str, Any]:
+    """The samplers that write rows, or wrote those of a buffer, by their places in a recipe."""
+    found: dict[str, Any] = {}
+    for own_place, own, _ in portions(sampler, 1, place):
+        inside = getattr(own, "of", None) if getattr(own, "supplies_signals", False) else None
+        found |= {own_place: own} if inside is None else places_of(inside, f"{own_place}.of")
+    return found
 
 
 def writers(sampler: object) -> tuple[str, ...]:

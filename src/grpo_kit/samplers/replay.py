@@ -1,6 +1,7 @@
 """Replay: rows that were written and scored beforehand, from a buffer on disk."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -9,6 +10,7 @@ from pydantic import Field, model_validator
 
 from grpo_kit.batch import Prompts, Rollouts, Sampled
 from grpo_kit.buffers.refresh import Refresh, in_use, is_frozen, renew
+from grpo_kit.buffers.store import Buffer
 from grpo_kit.data import PromptSet
 from grpo_kit.detail import Detail
 from grpo_kit.parts import part
@@ -36,7 +38,8 @@ class Replay:
         prompts_per_shard: prompts whose rows are written to disk together.
         seed: decides the rows; the recipe's own decides the order of the prompts and may vary over one buffer.
         max_age: oldest rows used, in optimizer steps that their writer took since; a group with an older row is left
-            out. Only with `refresh` can rows be younger than the run.
+            out, and a step without any group ends the run. Rows written at one time by one policy are of one age. Only
+            with `refresh` can rows be younger than the run.
         refresh: when the buffer is written anew by the policies as they are then; never without it, as in the paper.
     """
 
@@ -65,10 +68,18 @@ class Replay:
             raise AttributeError(name)
         return getattr(self.of, name)
 
-    def __call__(self, prompts: Prompts, policies: Mapping[str, Policy], generator: torch.Generator) -> Sampled:
-        """The rows of these prompts with the scores of every frozen policy that scored them; see the class."""
+    def __call__(
+        self,
+        prompts: Prompts,
+        policies: Mapping[str, Policy],
+        generator: torch.Generator,
+        details: Mapping[str, Detail] | None = None,
+    ) -> Sampled:
+        """The rows of these prompts with frozen policies' scores: those in `details`, by default all there are."""
         device = next((policy.device for policy in policies.values()), torch.device("cpu"))
-        rollouts, scores = in_use(self.buffer).take(prompts, device)
+        buffer = Buffer(Path(self.buffer)) if self.refresh is None else in_use(self.buffer)
+        wanted = None if details is None else [name for name, detail in details.items() if detail.storable]
+        rollouts, scores = buffer.take(prompts, device, wanted)
         metrics: dict[str, float] = {}
         if self.max_age is not None:
             kept = young_groups(rollouts, policies, self.max_age)

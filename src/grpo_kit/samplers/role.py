@@ -15,7 +15,7 @@ class Sampler(Protocol):
     """Prompts, policies and a generator in, rollouts with their behavior policy out.
 
     A sampler that knows what policies say of its rows gives `Sampled`, the rollouts with those signals. It names the
-    policies that it calls in `reads`.
+    policies that it calls in `reads`, and may ask for `details`: how much is read of each policy that nothing moves.
     """
 
     def __call__(

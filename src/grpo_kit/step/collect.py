@@ -10,6 +10,7 @@ from grpo_kit.data import PromptStream
 from grpo_kit.joining import join
 from grpo_kit.memory import Memory
 from grpo_kit.objective import NonFiniteError
+from grpo_kit.offers import call_with
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import KLPenalty
@@ -113,7 +114,7 @@ def sample(
 ) -> Experience:
     """One round: rollouts, the frozen signals that some part asked for, and every reward component."""
     try:
-        written = recipe.sampler(prompts, policies, generator)
+        written = call_with(recipe.sampler, prompts, policies, generator, details=recipe.frozen_details())
     except ArithmeticError as error:
         raise NonFiniteError(f"step {step}: {error}.") from error
     written = written if isinstance(written, Sampled) else Sampled(rollouts=written, signals={})

@@ -20,7 +20,8 @@ class CrossEntropy:
     r"""Loss $-\log \pi_\mathrm{current}(o_t)$ on each token of the completion: supervised fine-tuning (SFT).
 
     By default it applies to the rows of the data set alone, so that beside sampled rows it never teaches a policy its
-    own samples. Prompts are not learned.
+    own samples. Prompts are not learned. As in every term the policy is taken at the temperature of the batch, that of
+    its sampled rows (1 without any): beside rows sampled at another one it is not the usual cross-entropy.
 
     Attributes:
         where: the rows it applies to; `{ rows = "data" }` by default. Sampled rows that a reward calls right make it
