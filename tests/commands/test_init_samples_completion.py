@@ -107,6 +107,15 @@ def test_the_last_step_s_completions_with_rewards_and_statuses(run):
     assert "first" not in result.output
 
 
+def test_columns_of_the_data_stay_on_one_line(run):
+    columns = {"prompt": "x", "answer": "8", "completion": "3+5=8\n\\boxed{8}", "solution": "y" * 61}
+    line = json.dumps(sample(4, 7, "z", 1.0) | {"columns": columns}) + "\n"
+    (run / "samples.jsonl").write_text(line)
+    heading = grpo_kit("samples", run).output.replace("\n", " ").strip()  # the console may fold a long line
+    shown = rf"(answer = 8, completion = 3+5=8\n\boxed{{8}}, solution = {'y' * 60}...)"
+    assert heading.replace(" ", "").startswith(f"step 4, group 7: prompt 7{shown}".replace(" ", ""))
+
+
 def test_which_completions_are_shown(run):
     assert "first" in grpo_kit("samples", run, "--step", "1").output
     limited = grpo_kit("samples", run, "--limit", "1").output

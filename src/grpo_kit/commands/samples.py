@@ -90,9 +90,9 @@ def _ranges(steps: Sequence[int]) -> str:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], group: Any) -> str:
-    """The data set's columns of a group but the prompt, in one line."""
+    """The data set's columns of a group but the prompt, in one line: each shortened, without line breaks."""
     columns = next((row.get("columns", {}) for row in rows if row.get("group") == group), {})
-    shown = [f"{key} = {_printable(str(value))}" for key, value in columns.items() if key != "prompt"]
+    shown = [f"{key} = {_one_line(str(value))}" for key, value in columns.items() if key != "prompt"]
     return f"   ({', '.join(shown)})" if shown else ""
 
 
@@ -114,6 +114,12 @@ def _reward(row: Mapping[str, Any], name: str) -> str:
     value, status = row.get("rewards", {}).get(name), row.get("statuses", {}).get(name, "ok")
     shown = "-" if value is None else f"{value:.3f}"
     return shown if status == "ok" else f"{shown} {status}"
+
+
+def _one_line(text: str, longest: int = 60) -> str:
+    """The beginning of a text on one line, line breaks written out."""
+    shown = _printable(text[:longest]).replace("\n", r"\n")
+    return shown if len(text) <= longest else f"{shown}..."
 
 
 def _printable(text: str) -> str:
