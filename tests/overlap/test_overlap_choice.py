@@ -93,12 +93,13 @@ def test_what_cannot_be_told_is_asked(recipe, named, said):
         choose(recipe, **named)
 
 
-def found(overlap, *, log_ratio=0.0, cut=0, prompts=100):
-    """A result of prompts with ten tokens each, the overlap the same in all but one token of each."""
+def found(overlap, *, log_ratio=0.0, at_end=None, cut=0, prompts=100):
+    """A result of prompts with a completion of ten tokens each; `at_end` is the log-ratio of the last ones."""
     tokens = prompts * 10
     values = torch.full((len(Comparison._fields), tokens), 0.9, dtype=torch.float64)
     values[Comparison._fields.index("overlap")] = overlap
     values[Comparison._fields.index("log_ratio")] = log_ratio
+    values[Comparison._fields.index("log_ratio"), 9::10] = log_ratio if at_end is None else at_end
     measured = Measured(
         values=Comparison(*values),
         prompts=torch.arange(prompts).repeat_interleave(10),
@@ -138,6 +139,28 @@ def test_the_recommendation(result, threshold, choice, said):
     advice = advise(result, threshold)
     assert advice.choice == choice
     assert advice.reason.startswith(said)
+
+
+def test_a_teacher_that_does_not_end_where_the_student_does_is_warned_of():
+    result = found(0.5, at_end=-3.0, cut=10)
+    assert result.log_ratio_at_end.value == -3.0  # of 90 completions; those that were cut end nowhere
+    advice = advise(result)
+    assert advice.choice == "Semi-OPD"  # no sign of a weak student
+    (warning,) = advice.warnings
+    assert warning.startswith("'t' hardly ever ends where 's' does: -3.00 nats of log teacher / student at the tokens")
+    assert advise(found(0.5, at_end=-2.99)).warnings == ()
+    assert found(0.5, cut=100).log_ratio_at_end is None
+
+
+def test_the_tokens_that_end_a_rollout_are_the_last_of_those_that_ended_by_themselves():
+    measured = Measured(
+        values=Comparison(*torch.zeros(len(Comparison._fields), 6, dtype=torch.float64)),
+        prompts=torch.tensor([0, 0, 0, 1, 1, 2]),
+        positions=torch.tensor([0, 1, 2, 0, 1, 0]),
+        lengths=torch.tensor([3, 0, 2, 1]),
+        stop_reasons=("eos", "eos", "length", "eos"),
+    )
+    assert measured.ends.tolist() == [2, 5]
 
 
 def test_signs_of_a_weak_student_are_warned_of():

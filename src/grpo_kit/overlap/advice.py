@@ -14,6 +14,9 @@ CUT = 0.25
 """Share of rollouts cut at the length limit from which the initial student is called weak: a convention, too."""
 UNLIKELY = -1.0
 """Mean log teacher / student from which it is called weak, in nats a token: a convention, too."""
+ENDLESS = -3.0
+"""Mean log teacher / student of the end-of-sequence tokens from which the teacher is said to go on where the student
+ends, in nats: it ends there 20 times less readily. A convention, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +26,8 @@ class Advice:
     Attributes:
         choice: what is recommended.
         reason: why, in sentences.
-        warnings: signs that the initial student is too weak for its rollouts to be learned from.
+        warnings: signs that the initial student is too weak for its rollouts to be learned from, and that it would
+            learn from this teacher not to end.
     """
 
     choice: Literal["OPD", "Semi-OPD", "undecided"]
@@ -41,7 +45,8 @@ def advise(found: Overlap, threshold: float = THRESHOLD) -> Advice:
     value, low, high = found.overlap.value, found.overlap.low, found.overlap.high
     assert low is not None
     assert high is not None
-    warnings = tuple(_warnings(found))
+    weak = _signs_of_weakness(found)
+    warnings = (*weak, *_endless(found))
     if low <= threshold <= high:
         problem = f"the 95 % interval of the overlap, {low:.3f} to {high:.3f}, contains the threshold {threshold:g}."
         return Advice(choice="undecided", reason=f"{problem} More --prompts narrow it.", warnings=warnings)
@@ -52,7 +57,7 @@ def advise(found: Overlap, threshold: float = THRESHOLD) -> Advice:
         )
         return Advice(choice="OPD", reason=reason, warnings=warnings)
     below = f"the overlap {value:.3f} is below the threshold {threshold:g}"
-    if warnings:
+    if weak:
         reason = (
             f"{below}, which speaks for Semi-OPD, but the initial student looks weak, and from the rollouts of a weak "
             "student Semi-OPD is known to do worse than OPD. Train the student on data first, or try both."
@@ -65,7 +70,19 @@ def advise(found: Overlap, threshold: float = THRESHOLD) -> Advice:
     return Advice(choice="Semi-OPD", reason=reason, warnings=warnings)
 
 
-def _warnings(found: Overlap) -> list[str]:
+def _endless(found: Overlap) -> list[str]:
+    """A teacher that goes on where the student ends."""
+    ends = found.log_ratio_at_end
+    if ends is None or ends.value > ENDLESS:
+        return []
+    return [
+        f"'{found.teacher}' hardly ever ends where '{found.student}' does: {ends.value:.2f} nats of log teacher / "
+        "student at the tokens that end a rollout. A student that learns them from it no longer ends. Do both know one "
+        "chat template and one end-of-sequence token?"
+    ]
+
+
+def _signs_of_weakness(found: Overlap) -> list[str]:
     """Signs of a weak initial student."""
     warnings: list[str] = []
     if found.cut >= CUT:

@@ -31,6 +31,12 @@ class Measured:
     lengths: Int[Tensor, " row"]
     stop_reasons: tuple[StopReason, ...]
 
+    @property
+    def ends(self) -> Int[Tensor, " end"]:
+        """The places of the end-of-sequence tokens among all tokens."""
+        ended = torch.tensor([reason == "eos" for reason in self.stop_reasons], dtype=torch.bool)
+        return (self.lengths.cumsum(0) - 1)[ended & (self.lengths > 0)]
+
 
 @torch.no_grad()
 def measure(student: Policy, teacher: Policy, rollouts: Rollouts, k: int = LIKELIEST, *, size: int = CHUNK) -> Measured:

@@ -47,6 +47,8 @@ def lines(found: Overlap, advice: Advice) -> Iterator[str]:
     yield ""
     yield f"log teacher / student of the tokens written, nats: {_with_interval(found.log_ratio, '.4f')}"
     yield "  quantiles " + "  ".join(f"{float(level):.0%} {value:z.3f}" for level, value in found.quantiles.items())
+    if found.log_ratio_at_end is not None:
+        yield f"  of those that end a rollout alone: {_with_interval(found.log_ratio_at_end, '.4f')}"
     yield f"log teacher of the tokens written, nats: {_with_interval(found.teacher_logprob, '.4f')}"
     yield f"reverse KL (student || teacher), nats a token: {_with_interval(found.reverse_kl, '.4f')}"
     lengths = "  ".join(f"{name} {value:g}" for name, value in found.lengths.items() if name != "mean")

@@ -54,6 +54,7 @@ class Overlap:
         masses: probabilities inside the common tokens and inside each one's own `k`, by name.
         log_ratio: log teacher / student of the tokens written, in nats.
         quantiles: of `log_ratio` over single tokens.
+        log_ratio_at_end: `log_ratio` of the end-of-sequence tokens alone; None where no completion ended with one.
         teacher_logprob: the teacher's log-probability of the tokens written, in nats.
         reverse_kl: in nats a token.
         by_position: from the first tokens to the last, each bin twice as wide as the one before.
@@ -72,6 +73,7 @@ class Overlap:
     masses: dict[str, Estimate]
     log_ratio: Estimate
     quantiles: dict[str, float]
+    log_ratio_at_end: Estimate | None
     teacher_logprob: Estimate
     reverse_kl: Estimate
     by_position: tuple[Bin, ...]
@@ -90,7 +92,7 @@ def conclude(measured: Measured, *, student: str, teacher: str, k: int, vocabula
     if not len(prompts):
         raise ValueError("no completion has a token, so there is nothing to compare.")
     at = np.quantile(values.log_ratio.numpy(), QUANTILES).tolist()
-    lengths = measured.lengths.tolist()
+    lengths, ends = measured.lengths.tolist(), measured.ends
     return Overlap(
         student=student,
         teacher=teacher,
@@ -103,6 +105,7 @@ def conclude(measured: Measured, *, student: str, teacher: str, k: int, vocabula
         masses={name: share(getattr(values, name), prompts) for name in SHARES},
         log_ratio=mean(values.log_ratio, prompts),
         quantiles={f"{level:g}": value for level, value in zip(QUANTILES, at, strict=True)},
+        log_ratio_at_end=mean(values.log_ratio[ends], prompts[ends]) if len(ends) else None,
         teacher_logprob=mean(values.teacher_logprob, prompts),
         reverse_kl=mean(values.reverse_kl, prompts),
         by_position=tuple(_by_position(measured)),
