@@ -41,7 +41,7 @@ def overlap(policies: dict[str, Policy], inputs: Inputs) -> float:
     """The output-token overlap of the present student with the teacher, on rows that it writes now."""
     writes = TransformersSampler(policy="small", samples=1, max_new_tokens=48)
     assert inputs.questions is not None
-    few = inputs.questions.take(range(256))
+    few = inputs.questions.take(range(min(256, len(inputs.questions))))
     rollouts = writes(few, policies, torch.Generator().manual_seed(1))
     return float(measure(policies["small"], policies["large"], rollouts, TOP).values.overlap.mean())
 
@@ -98,7 +98,8 @@ def main() -> None:
         shares = (f"{mean[f'time_{stage}'] / mean['time_step']:.0%}" for stage in ("sample", "score"))
         scores = (f"{mean[key]:.3f} ± {spread[key]:.3f}" for key in ("accuracy", "greedy"))
         overlaps = f"{mean['overlap_before']:.3f} -> {mean['overlap_after']:.3f}"
-        row = (arm, *scores, overlaps, f"{mean['time_step']:.1f}", *shares, f"{mean['fill']:.1f}")
+        seconds = f"{mean['time_step']:.1f} ({min(of['time_step']):.1f} to {max(of['time_step']):.1f})"
+        row = (arm, *scores, overlaps, seconds, *shares, f"{mean['fill']:.1f}")
         print(f"| {' | '.join(row)} |")
 
 

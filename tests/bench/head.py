@@ -1,4 +1,4 @@
-"""Time and memory of the chunked head beside dense PyTorch and TRL: `python head.py [--rounds 3] [--size VxW ...]`.
+"""Time and memory of the chunked head beside dense PyTorch and TRL: `python head.py [--rounds 3] [--size ...] ...`.
 
 Every measurement is a process of its own (`one.py`), ours in this environment and TRL's in .venv-peers; the variants
 take turns, and times are quoted as ratios to the dense one of the same round, median and range. Processor time, best of
@@ -15,6 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PEERS = HERE.parents[1] / ".venv-peers/bin/python"
+LOSSES = ("reverse_kl", "logprobs")
 VARIANTS = ("dense", "read", "minimize", "trl_dense", "trl_chunked")
 
 
@@ -39,13 +40,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", nargs="+", default=["49152x576", "151936x896"], help="VOCABULARYxWIDTH")
+    parser.add_argument("--loss", nargs="+", choices=LOSSES, default=LOSSES)
     parser.add_argument("--tokens", type=int, default=2048)
     options = parser.parse_args()
     variants = VARIANTS if PEERS.exists() else VARIANTS[:3]
     print("| loss | vocabulary | variant | time / dense | processor time / dense | peak / dense | peak, MiB |")
     print("|---|---|---|---|---|---|---|")
     for size in options.size:
-        for loss in ("reverse_kl", "logprobs"):
+        for loss in options.loss:
             rounds = [{v: measure(v, loss, size, options.tokens) for v in variants} for _ in range(options.rounds)]
             for variant in variants:
                 for each in ("loss", "gradient"):

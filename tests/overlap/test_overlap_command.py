@@ -39,6 +39,8 @@ def test_the_numbers_are_printed_and_written(tmp_path):
     assert lines[5].split()[:4] == ["1", "30", "10", f"{first['overlap']['value']:.3f}"]
     assert sum(each["tokens"] for each in found["by_position"]) == found["tokens"]
     assert f"reverse KL (student || teacher), nats a token: {found['reverse_kl']['value']:.4f}" in result.output
+    at_end = found["log_ratio_at_end"]
+    assert f"  of those that end a rollout alone: {at_end['value']:z.4f}" in result.output
     assert any(line.startswith("stop reasons: eos 30 (0.0% cut at the length limit)") for line in lines)
     advice = report["advice"]
     assert f"recommendation: {advice['choice']}, since {advice['reason']}" in lines

@@ -26,8 +26,8 @@ class Advice:
     Attributes:
         choice: what is recommended.
         reason: why, in sentences.
-        warnings: signs that the initial student is too weak for its rollouts to be learned from, and that it would
-            learn from this teacher not to end.
+        warnings: signs that the initial student is too weak for its rollouts to be learned from, and that this teacher
+            would teach it not to end.
     """
 
     choice: Literal["OPD", "Semi-OPD", "undecided"]
@@ -77,7 +77,7 @@ def _endless(found: Overlap) -> list[str]:
         return []
     return [
         f"'{found.teacher}' hardly ever ends where '{found.student}' does: {ends.value:.2f} nats of log teacher / "
-        "student at the tokens that end a rollout. A student that learns them from it no longer ends. Do both know one "
+        "student at the tokens that end a rollout. Distillation then teaches the student not to end. Do both know one "
         "chat template and one end-of-sequence token?"
     ]
 
