@@ -1,4 +1,4 @@
-"""What a server is asked before it is used: which model it has, with which tokenizer, and whether it reports weights."""
+"""What a server is asked before it is used: its model, its tokenizer, and whether it reports weights."""
 
 from collections.abc import Callable
 from pathlib import Path, PurePath

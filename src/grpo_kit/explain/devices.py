@@ -83,7 +83,7 @@ def memory(recipe: Recipe, inputs: Inputs, longest: int) -> Iterator[str | Table
 
 
 def shares(recipe: Recipe, found: list[Memory], longest: int) -> Iterator[Share]:
-    """What the engines in this process take, each once; a cache of keys and values for every layer and token is assumed."""
+    """What the engines in this process take, each once; keys and values of every layer and token are assumed."""
     parameters = {own.policy: own.parameters - (own.learning if own.learning < own.parameters else 0) for own in found}
     requests = [request.sampler for own in writing(recipe) for request in own.requests]
     longest += getattr(recipe.sampler, "max_new_tokens", 0)

@@ -184,9 +184,7 @@ class Policy:
         if self.scored_by is not None:
             own: Any = self.model.get_output_embeddings()
             sizes = {"vocabulary": self.vocabulary, "own": len(own.weight)}
-            return scores_of(
-                self.scored_by, rollouts, name=self.name, temperature=temperature, detail=detail, **sizes
-            )
+            return scores_of(self.scored_by, rollouts, name=self.name, temperature=temperature, detail=detail, **sizes)
         parts = list(self.micro_batches(rollouts, range(len(rollouts))))
         if not parts:
             return Scores(logprobs=rollouts.mask.float())
@@ -198,7 +196,7 @@ class Policy:
         return scores
 
     def engine(self, settings: Any) -> Any:
-        """The running engine (`engines.Running`) with these settings (`engines.Engine`), started when first asked for."""
+        """The running engine (`engines.Running`) with these settings (`engines.Engine`), started once."""
         if settings not in self.engines:
             self.engines[settings] = settings(self)
         return self.engines[settings]
