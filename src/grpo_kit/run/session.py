@@ -184,7 +184,7 @@ def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, cons
         if not fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt()):
             raise KeyboardInterrupt
         idle = idle_policies(recipe, inputs)
-        for name in idle:
+        for name in idle & policies.keys():
             policies[name].close()
         policies = {name: policy for name, policy in policies.items() if name not in idle}
     return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
