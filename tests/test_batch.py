@@ -48,6 +48,26 @@ def test_concatenate_joins_equal_writers_and_renumbers_the_others():
     assert torch.equal(both.take([1, 2]).tokens, second.tokens)
 
 
+def with_model_logprobs(rows, value):
+    """The rows with one log-probability under the writer's own model, None for unknown."""
+    own = None if value is None else torch.full_like(rows.behavior.logprobs, value)
+    return replace(rows, behavior=replace(rows.behavior, model_logprobs=own))
+
+
+def test_the_model_s_own_logprobs_are_taken_and_joined():
+    known = with_model_logprobs(tiny.rollouts([2, 1], [0, 0]), -0.5)
+    unknown = with_model_logprobs(tiny.rollouts([4], [1]), None)
+    data = replace(tiny.rollouts([3], [2]), behavior=None)
+    whole = concatenate([known, unknown, data])
+    found = whole.behavior.model_logprobs
+    assert found.shape == whole.mask.shape
+    assert (found[:2][whole.mask[:2]] == -0.5).all()
+    assert found[2:][whole.mask[2:]].isnan().all()
+    assert torch.equal(whole.take([1]).behavior.model_logprobs, torch.full((1, 1), -0.5))
+    assert concatenate([unknown, data]).behavior.model_logprobs is None
+    assert unknown.take([0]).behavior.model_logprobs is None
+
+
 def test_join_is_undone_by_take():
     parts = [
         tiny.experience(tiny.rollouts(lengths, [0] * len(lengths)), {"task": [1.0] * len(lengths)}, [tiny.policy()])

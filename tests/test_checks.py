@@ -177,7 +177,7 @@ CASES = {
     "a cut distribution under a quotient": (
         ["sampler.top_p=0.9"],
         [
-            "learners.large.terms.policy: sampler.top_p or top_k cuts mass off, which biases quotients to the behavior policy. Sample with top_p = 1 and top_k = 0."
+            "learners.large.terms.policy: sampler.top_p, top_k or min_p cuts mass off, which biases quotients to the behavior policy. Sample with top_p = 1, top_k = 0 and min_p = 0."
         ],
         ["sampler.top_p=1"],
     ),

@@ -50,7 +50,7 @@ def public_names():
 
 
 def test_every_role_is_found():
-    assert len(ROLES) == 11
+    assert len(ROLES) == 12
 
 
 @pytest.mark.parametrize(

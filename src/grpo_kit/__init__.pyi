@@ -55,12 +55,13 @@ from .divergences import (
     TopK as TopK,
     TopKCrossEntropy as TopKCrossEntropy,
 )
+from .engines import InProcess as InProcess, Server as Server
 from .learner import AdamW as AdamW, Learner as Learner
 from .logprobs import LogProbs as LogProbs
 from .loop import Report as Report, train as train
 from .objective import NonFiniteError as NonFiniteError
 from .overlap import overlap_ratio as overlap_ratio
-from .policies import Policy as Policy, PolicySpec as PolicySpec
+from .policies import Lora as Lora, Policy as Policy, PolicySpec as PolicySpec
 from .ratios import SequenceRatio as SequenceRatio, TokenRatio as TokenRatio
 from .recipe import (
     EvaluationSpec as EvaluationSpec,
@@ -83,10 +84,13 @@ from .rewards import (
 )
 from .samplers import (
     DataRows as DataRows,
+    Grouped as Grouped,
+    Hinted as Hinted,
     Mixed as Mixed,
     Replay as Replay,
     Share as Share,
     TransformersSampler as TransformersSampler,
+    VLLMSampler as VLLMSampler,
 )
 from .selections import (
     MaxVariance as MaxVariance,

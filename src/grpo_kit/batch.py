@@ -1,7 +1,7 @@
 """The records that travel through the loop: prompts, rollouts, signals, rewards. All frozen; parts read them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import torch
@@ -21,17 +21,22 @@ StopReason = Literal["eos", "stop", "length", "error"]
 
 @table
 class Sampling:
-    """The distribution a sampler draws from: tempered, then restricted, then renormalized.
+    """The distribution a sampler draws from: tempered, cut by min-p, then top-k, then top-p, and renormalized.
+
+    Each cut is made on what the one before it left, as vLLM makes them. Tokens as likely as the last one that top-k
+    keeps are kept, too; of equally likely tokens of which top-p keeps some it keeps those with the highest ids.
 
     Attributes:
         temperature: divides the logits; 0 is greedy decoding.
-        top_p: nucleus mass kept, in (0, 1]; 1 keeps everything.
+        top_p: nucleus mass kept, in (0, 1]: the fewest most likely tokens that have it together; 1 keeps everything.
         top_k: number of most likely tokens kept; 0 keeps everything.
+        min_p: tokens less likely than this times the likeliest one are cut, in [0, 1); 0 keeps everything.
     """
 
     temperature: Annotated[float, Field(ge=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
+    min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,13 +76,26 @@ class Behavior:
     Attributes:
         writers: the policies that wrote, each once.
         writer: index into `writers`, a token; `NOBODY` where no policy wrote it (supervised data beside sampled rows).
-        logprobs: $\log \mu(o_t \mid s_t)$ in nats, of the distribution really sampled from (temperature, top-p and
-            top-k included); 0 where nobody wrote.
+        logprobs: $\log \mu(o_t \mid s_t)$ in nats, of the distribution really sampled from (temperature, top-p,
+            top-k and min-p included); 0 where nobody wrote.
+        model_logprobs: the same under the writer's own model at the sampling temperature, nothing cut (greedy rows:
+            untempered), as the sampler computed it; a trainer that computes alike scores the same. NaN where it is not
+            known, None where it is of no token. Only for looking at: no loss reads it.
     """
 
     writers: tuple[Writer, ...]
     writer: Int[Tensor, "row token"]
     logprobs: PerToken
+    model_logprobs: PerToken | None = None
+
+    def take(self, rows: Int[Tensor, " row"], width: int) -> "Behavior":
+        """Of the given rows, in the given order, cut to a number of tokens."""
+        return Behavior(
+            writers=self.writers,
+            writer=self.writer[rows, :width],
+            logprobs=self.logprobs[rows, :width],
+            model_logprobs=None if self.model_logprobs is None else self.model_logprobs[rows, :width],
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +145,7 @@ class Rollouts:
         """True for rows decoded greedily: rewarded for comparison, never trained on."""
         if self.behavior is None:
             return torch.zeros_like(self.groups, dtype=torch.bool)
-        return reduce(self._written(lambda writer: writer.sampling.temperature == 0), "row token -> row", "any")
+        return reduce(self.tokens_of(lambda writer: writer.sampling.temperature == 0), "row token -> row", "any")
 
     @property
     def sampled(self) -> RowMask:
@@ -138,9 +156,9 @@ class Rollouts:
 
     def written_by(self, policy: str) -> TokenMask:
         """True for the tokens that a policy (at any version) wrote."""
-        return self._written(lambda writer: writer.policy == policy)
+        return self.tokens_of(lambda writer: writer.policy == policy)
 
-    def _written(self, wanted: Callable[[Writer], bool]) -> TokenMask:
+    def tokens_of(self, wanted: Callable[[Writer], bool]) -> TokenMask:
         """True for the tokens of the writers wanted."""
         if self.behavior is None or not self.behavior.writers:
             return torch.zeros_like(self.mask)
@@ -151,9 +169,6 @@ class Rollouts:
         """The given rows, in the given order, cut to the longest of them."""
         index = torch.as_tensor(rows, dtype=torch.long, device=self.mask.device)
         width = max(1, int(self.lengths[index].max())) if len(rows) else 1
-        behavior = self.behavior and replace(
-            self.behavior, writer=self.behavior.writer[index, :width], logprobs=self.behavior.logprobs[index, :width]
-        )
         return Rollouts(
             prompts=tuple(self.prompts[row] for row in rows),
             tokens=self.tokens[index, :width],
@@ -162,7 +177,7 @@ class Rollouts:
             stop_reasons=tuple(self.stop_reasons[row] for row in rows),
             texts=tuple(self.texts[row] for row in rows),
             columns={name: tuple(values[row] for row in rows) for name, values in self.columns.items()},
-            behavior=behavior,
+            behavior=self.behavior and self.behavior.take(index, width),
         )
 
 

@@ -70,13 +70,15 @@ def rollout(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = F
 @app.command()
 def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = False) -> None:
     """Read the recipe, its tokenizers and its data, and list every mistake at once."""
+    from grpo_kit.run.engines import refuse_absent
     from grpo_kit.run.session import describe
     from grpo_kit.run.setup import open_recipe
 
     quiet_console()
     find_code(allow_code)
     with mistakes():
-        _, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
+        described, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
+        refuse_absent(described)
         for line in describe(inputs):
             typer.echo(line)
         typer.echo(f"{recipe}: no mistakes")

@@ -65,17 +65,20 @@ def flat_groups(rewards: PerRow, groups: GroupId) -> float:
 
 
 def of_sampling(rollouts: Rollouts) -> dict[str, float]:
-    """`sampler/*` of the sampled rows: lengths, and why they ended."""
+    """`sampler/*` of the sampled rows: lengths, why they ended, and who wrote how much where several policies did."""
     if rollouts.greedy.any():
         rollouts = rollouts.take(torch.nonzero(~rollouts.greedy).flatten().tolist())
     lengths = rollouts.lengths.double()
     reasons = Counter(rollouts.stop_reasons)
+    writers = dict.fromkeys(writer.policy for writer in rollouts.behavior.writers) if rollouts.behavior else {}
+    written = {name: share(rollouts.written_by(name), rollouts.mask) for name in writers if len(writers) > 1}
     return {
         "sampler/rows": float(len(rollouts)),
         "sampler/tokens": float(lengths.sum()),
         "sampler/length_mean": float(lengths.mean()),
         "sampler/length_max": float(lengths.max()),
         **{f"sampler/stop_{reason}": count / len(rollouts) for reason, count in sorted(reasons.items())},
+        **{f"sampler/written/{name}": found for name, found in written.items()},
     }
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from grpo_kit.batch import NOBODY, Behavior, Component, Experience, Rewards, Rollouts
-from grpo_kit.shapes import TokenMask
+from grpo_kit.shapes import PerToken, TokenMask
 from grpo_kit.signals import Scores, Signals, TopTokens
 
 
@@ -67,11 +67,19 @@ def _join_behaviors(behaviors: Sequence[Behavior], width: int) -> Behavior:
         torch.tensor([*map(writers.index, behavior.writers), NOBODY])[behavior.writer.cpu()].to(behavior.writer)
         for behavior in behaviors  # NOBODY is -1: the last place
     ]
+    known = any(behavior.model_logprobs is not None for behavior in behaviors)
     return Behavior(
         writers=writers,
         writer=torch.cat([widen(index, width) for index in renumbered]),
         logprobs=torch.cat([widen(behavior.logprobs, width) for behavior in behaviors]),
+        model_logprobs=torch.cat([widen(_of_model(behavior), width) for behavior in behaviors]) if known else None,
     )
+
+
+def _of_model(behavior: Behavior) -> PerToken:
+    """The model's own log-probabilities, NaN where they are not known."""
+    unknown = torch.full_like(behavior.logprobs, torch.nan)
+    return unknown if behavior.model_logprobs is None else behavior.model_logprobs
 
 
 def join(parts: Sequence[Experience]) -> Experience:

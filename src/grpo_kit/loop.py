@@ -108,7 +108,8 @@ def follow(recipe: Recipe, policies: Mapping[str, Policy], step: int) -> None:
             continue
         own, live = policies[name].model, policies[spec.follows].model
         for weight, target in zip(own.parameters(), live.parameters(), strict=True):
-            weight.lerp_(target.to(weight), 1 - spec.decay)
+            if weight is not target:  # beside adapters they share what does not learn
+                weight.lerp_(target.to(weight), 1 - spec.decay)
         policies[name].version += 1
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from grpo_kit.entry_points import InstalledFunction
 
 OFFERS: dict[str, tuple[str, ...]] = {
-    "samplers": ("details",),
+    "samplers": ("details", "epoch"),
+    "engines": (),
     "rewards": ("state",),
     "selections": ("generator", "state"),
     "advantages": ("mask", "token_rewards", "components", "weights", "greedy_rewards", "state"),

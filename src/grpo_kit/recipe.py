@@ -12,6 +12,7 @@ from grpo_kit.parts import Name, table
 from grpo_kit.policies import PolicySpec
 from grpo_kit.rewards import REWARDS, Reward
 from grpo_kit.samplers import SAMPLERS, Sampler
+from grpo_kit.samplers.mixed import places_of
 from grpo_kit.selections import SELECTIONS, Selection, Spread
 from grpo_kit.terms import details_of
 
@@ -63,6 +64,7 @@ class EvaluationSpec:
             of questions with a correct one.
         every: steps between evaluations; always before the first step and after the last, too.
         max_new_tokens: longest completion; the sampler's by default.
+        rows_per_batch: rows decoded together; the sampler's by default, 512 where it has none.
     """
 
     data: Annotated[Data, DATA]
@@ -71,6 +73,7 @@ class EvaluationSpec:
     samples: Annotated[int, Field(ge=1)] = 8
     every: Annotated[int, Field(ge=1)] = 50
     max_new_tokens: Annotated[int, Field(ge=1)] | None = None
+    rows_per_batch: Annotated[int, Field(ge=1)] | None = None
 
 
 @table
@@ -138,6 +141,13 @@ class Recipe:
         return {name: detail for name, detail in self.details().items() if name not in moving}
 
     def scored(self) -> tuple[str, ...]:
-        """The policies whose signals some part takes, in the order of the recipe."""
+        """The policies whose signals some part takes, in the order of the recipe.
+
+        Writers whose sampler computes with other numerics than the trainer (`foreign_numerics`) are among them, so that
+        the mismatch is measured every step; not those of a buffer, whose rows are of other weights.
+        """
         wanted = {policy for place, read in self.readers().items() if place != "sampler" for policy in read}
+        if not getattr(self.sampler, "supplies_signals", False):
+            foreign = [own for own in places_of(self.sampler).values() if getattr(own, "foreign_numerics", False)]
+            wanted |= {policy for own in foreign for policy in getattr(own, "reads", ())}
         return tuple(name for name in self.policies if name in wanted)

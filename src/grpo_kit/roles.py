@@ -4,6 +4,7 @@ from grpo_kit.advantages import ADVANTAGES
 from grpo_kit.corrections import CORRECTIONS
 from grpo_kit.data import DATA
 from grpo_kit.divergences import DIVERGENCES
+from grpo_kit.engines import ENGINES
 from grpo_kit.parts import Role
 from grpo_kit.ratios import RATIOS
 from grpo_kit.rewards import REWARDS
@@ -18,6 +19,7 @@ ROLES: dict[str, Role] = {
     for role in (
         DATA,
         SAMPLERS,
+        ENGINES,
         REWARDS,
         SELECTIONS,
         ADVANTAGES,

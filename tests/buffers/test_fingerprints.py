@@ -10,7 +10,7 @@ import torch
 
 import tiny
 from buffers.buffering import PROMPTS, SAMPLER, begun, filled
-from grpo_kit import Buffer, PolicySpec
+from grpo_kit import Buffer, Mixed, PolicySpec, Share
 from grpo_kit.buffers.fingerprints import parameters_of, rollout_identity, weights_of
 from grpo_kit.policies.tiny import tiny_path
 
@@ -21,6 +21,7 @@ CHANGES = {
     "data.columns.answer": {"prompts": replace(PROMPTS, columns={"answer": tuple("abcdefghijkL")})},
     "data.columns.more": {"prompts": replace(PROMPTS, columns={**PROMPTS.columns, "more": tuple("x" * 12)})},
     "sampling.temperature": {"sampler": replace(SAMPLER, temperature=0.9)},
+    "sampling.min_p": {"sampler": replace(SAMPLER, min_p=0.1)},
     "sampling.samples": {"sampler": replace(SAMPLER, samples=4)},
     "sampling.stop": {"sampler": replace(SAMPLER, stop=("a",))},
     "prompts_per_shard": {"each": 6},
@@ -41,6 +42,15 @@ def test_each_thing_that_differs_is_named_with_both_values(name, tmp_path):
     assert " there and " in said
     assert said.count(" there and ") == 1
     assert said.endswith(". Give another folder, or remove this one to fill it anew")
+
+
+@pytest.mark.parametrize(
+    "sampler", [SAMPLER, Mixed(of=(Share(share=0.5, sampler=SAMPLER),) * 2)], ids=["plain", "mixed"]
+)
+def test_a_setting_that_older_versions_had_not_is_no_difference_at_its_default(sampler):
+    found = rollout_identity(sampler, {}, tiny.tokenizer(), PROMPTS, seed=0, prompts_per_shard=4, vocabulary=12)
+    assert "min_p" not in json.dumps(found)
+    assert "top_p" in json.dumps(found)
 
 
 def test_all_differences_are_named_at_once(tmp_path):

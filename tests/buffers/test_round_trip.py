@@ -1,5 +1,6 @@
 """What goes into a buffer comes out, to the bit; it is read through the memory map."""
 
+import math
 from dataclasses import replace
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ def by_row(rows):
             "prompt": rows.prompts[row],
             "tokens": rows.tokens[row][rows.mask[row]].tolist(),
             "logprobs": behavior.logprobs[row][rows.mask[row]].tolist(),
+            "model_logprobs": behavior.model_logprobs[row][rows.mask[row]].tolist(),
             "writers": [behavior.writers[w] if w != NOBODY else None for w in behavior.writer[row][rows.mask[row]]],
             "reason": rows.stop_reasons[row],
             "text": rows.texts[row],
@@ -34,7 +36,7 @@ def by_row(rows):
 
 SAMPLERS = [
     SAMPLER,
-    replace(SAMPLER, temperature=0.7, top_k=5, stop=("b",)),
+    replace(SAMPLER, temperature=0.7, top_k=5, min_p=0.01, stop=("b",)),
     replace(SAMPLER, greedy=True),
     Mixed(of=(Share(share=0.5, sampler=SAMPLER), Share(share=0.5, sampler=replace(SAMPLER, policy="large")))),
 ]
@@ -105,6 +107,35 @@ def test_rows_of_the_data_alone_have_no_behavior(tmp_path):
     found, _ = buffer.take(PROMPTS.take([3, 1]), torch.device("cpu"))
     assert found.behavior is None
     assert found.texts == (rows.texts[3], rows.texts[1])
+
+
+def test_rows_of_before_there_were_model_logprobs_are_read_and_stay_unknown(tmp_path):
+    buffer, generator = begun(tmp_path / "b", each=3), torch.Generator().manual_seed(0)
+    old, new = (SAMPLER(PROMPTS.take(range(at, at + 3), first_group=at), policies(), generator) for at in (0, 3))
+    old = replace(old, behavior=replace(old.behavior, model_logprobs=None))
+    for shard, rows in enumerate((old, new)):
+        buffer.write_rollouts(shard, rows, rows.groups.tolist())
+    assert "model_logprobs" not in buffer.table(0).column_names
+    device = torch.device("cpu")
+    assert buffer.take(PROMPTS.take([1, 2]), device)[0].behavior.model_logprobs is None
+    both, _ = buffer.take(PROMPTS.take([1, 4]), device)
+    assert both.behavior.model_logprobs[:3][both.mask[:3]].isnan().all()
+    known = new.behavior.model_logprobs[3:6][new.mask[3:6]]
+    assert torch.equal(both.behavior.model_logprobs[3:][both.mask[3:]], known)
+
+
+def test_unknown_is_no_fault_and_impossible_is_one(tmp_path):
+    buffer = begun(tmp_path / "b", each=3)
+    rows = SAMPLER(PROMPTS.take(range(3)), policies(), torch.Generator())
+    for value in (torch.nan, 0.1, torch.inf):
+        own = rows.behavior.model_logprobs.clone()
+        own[2, 0] = value
+        odd = replace(rows, behavior=replace(rows.behavior, model_logprobs=own))
+        if math.isnan(value):
+            buffer.write_rollouts(0, odd, rows.groups.tolist())
+        else:
+            with pytest.raises(ValueError, match=r"'model_logprobs' of row 2 is .*, which no log-probability can be"):
+                buffer.write_rollouts(1, odd, rows.groups.tolist())
 
 
 def test_a_row_without_a_token_is_a_row(tmp_path):

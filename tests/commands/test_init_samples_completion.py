@@ -161,7 +161,7 @@ def test_completion_knows_the_kinds_without_their_modules():
 
 def test_completion_of_recipes_settings_and_runs(run):
     (run.parents[1] / "mine.toml").write_text("steps = 3\n[learners.small]\nepochs = 2\n")
-    assert complete.recipes("gr") == ["grpo"]
+    assert complete.recipes("gr") == ["grpo", "grpo_qwen"]
     assert complete.recipes("mi") == ["mine.toml"]
     assert complete.settings("mine.toml", "") == ["steps=", "learners.small.epochs="]
     assert complete.settings("grpo", "sampler.s") == ["sampler.samples="]

@@ -149,6 +149,8 @@ def test_the_snippet_fits_into_a_recipe(role, kind):
     for key in place[:-1]:
         here, there = here[key], there[key]
     here[place[-1]] = deepcopy(there[place[-1]])
+    if role == "engines":
+        recipe["sampler"]["kind"] = "vllm"
     if kind == "reinforce":
         recipe["learners"]["small"]["terms"]["policy"].pop("ratio", None)
     read, mistakes, _ = parse_recipe(recipe)

@@ -317,3 +317,36 @@ def test_rows_of_the_data_are_nobody_s_work():
     (update,) = of_a_step(recipe, 10)
     assert (update.what, update.rows, update.steps) == ("update", 5, 1)
     assert [signal.when for signal in signals(recipe)] == ["current"]
+
+
+BY = "kind='transformers', max_new_tokens=48, rows_per_batch=6"
+FEW = BY.replace("48", "3")
+HINTED = (
+    f"sampler={{kind='hinted', hints={{{FEW}, policy='large', samples=6}}, of={{{BY}, policy='small', samples=6}}}}"
+)
+GROUPED = f"sampler={{kind='grouped', of=[{{{BY}, policy='small', samples=4}}, {{{BY}, policy='large', samples=2}}]}}"
+EPOCH = ["steps=3", "prompts_per_step=3", "data.rows=6", "selection.rule.keep=4"]
+"""Two steps with hints, one without."""
+
+
+@pytest.mark.parametrize(("sampler", "written"), [(HINTED, [18, 18, 18]), (GROUPED, [12, 6, 18])])
+def test_calls_of_samplers_inside_another_are_within_what_is_said(sampler, written):
+    recipe = read_recipe("codistill", settings=[*EPOCH, sampler])
+    inputs = load_inputs(recipe)
+    said = {(call.what, call.policy): call for call in of_a_step(recipe, longest(inputs.prompts))}
+    assert sorted(said[key].rows for key in said if key[0] == "sample") == sorted(written[:2])
+    assert said["score", "small"].rows == written[2]
+    policies = load_policies(recipe)
+    spy = Spy().watch(policies)
+    sampling = {name: said["sample", name] for name in ("large", "small")}
+    for report in train(recipe, policies, prompt_stream(recipe, inputs)):
+        for name, call in sampling.items():
+            assert call.fewest <= spy.passes.get(("sample", name), 0) <= call.most
+        hinted = sampler == HINTED and report.step < 3
+        assert (("sample", "large") in spy.passes) == (hinted or sampler == GROUPED)
+        assert len(report.experience.rollouts) == written[2]
+        spy.clear()
+    batches = {HINTED: {"large": (0, 3 * 3), "small": (0, 3 * 48)}, GROUPED: {"large": (1, 48), "small": (3, 3 * 48)}}
+    assert {name: (call.fewest, call.most) for name, call in sampling.items()} == batches[sampler]
+    (behavior,) = [signal for signal in signals(recipe) if signal.when == "sampled"]
+    assert behavior.policy == "small, large"

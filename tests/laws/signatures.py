@@ -10,11 +10,15 @@ from jaxtyping import TypeCheckError
 from grpo_kit.logprobs import LogProbs
 from grpo_kit.memory import Memory
 from grpo_kit.parts import Role
+from grpo_kit.policies import Policy
+
+IMPORTED_LATER = {"Policy": Policy}
+"""Names that a module gives only as text, since what they are imports the module."""
 
 
 def bare_tensors(function) -> list[str]:
     """The parameters (and `return`) of a function that are tensors of an unstated shape, or not annotated at all."""
-    hints = get_type_hints(function, include_extras=True)
+    hints = get_type_hints(function, localns=IMPORTED_LATER, include_extras=True)
     names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
     return [name for name in (*names, "return") if name not in hints or _mentions_a_bare_tensor(hints[name])]
 

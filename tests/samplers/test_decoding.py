@@ -1,14 +1,15 @@
 """The transformers sampler: it draws from the distribution it says, and nothing else decides the rows."""
 
-import math
-
 import pytest
 import torch
+from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
+import tiny
 from grpo_kit import Policy, PolicySpec, Sampling, TransformersSampler
 from grpo_kit.batch import Prompts
 from grpo_kit.policies import load_policy
-from grpo_kit.samplers.decoding import decode, draw, restrict
+from grpo_kit.samplers.decoding import decode, draw, restrict, temper
+from samplers.restricted import restricted
 
 QUESTIONS = ("3+8-5=", "0-6+4+6=", "9-9+1-4+2=")
 
@@ -29,18 +30,41 @@ def sample(policy: Policy, *, seed: int = 0, **settings):
     return sampler(prompts(policy), {"small": policy}, torch.Generator().manual_seed(seed))
 
 
-def test_behavior_logprobs_equal_a_fresh_scoring_pass(policy: Policy) -> None:
-    rollouts = sample(policy, samples=8, temperature=0.7)
+RESTRICTED = {"temperature": 0.7, "top_p": 0.9, "top_k": 8, "min_p": 0.02}
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0.7}, {"top_p": 0.8}, {"min_p": 0.1}, RESTRICTED], ids=str)
+def test_both_behavior_logprobs_equal_a_fresh_scoring_pass(policy: Policy, settings: dict) -> None:
+    rollouts = sample(policy, samples=8, **settings)
     assert rollouts.behavior is not None
-    scored = policy.score_all(rollouts, temperature=0.7).logprobs
-    assert torch.allclose(scored[rollouts.mask], rollouts.behavior.logprobs[rollouts.mask], atol=1e-4)
+    assert rollouts.behavior.model_logprobs is not None
+    scored = policy.score_all(rollouts, temperature=rollouts.temperature).logprobs
+    own = rollouts.behavior.model_logprobs
+    assert torch.allclose(scored[rollouts.mask], own[rollouts.mask], atol=1e-4)
+    logits = policy.logits(rollouts)[rollouts.mask]
+    sampling = Sampling(**settings)
+    drawn_from = restrict(temper(logits, sampling.temperature), sampling)
+    chosen = drawn_from.gather(1, rollouts.tokens[rollouts.mask][:, None])[:, 0]
+    assert torch.allclose(chosen, rollouts.behavior.logprobs[rollouts.mask], atol=1e-4)
+    gained = (rollouts.behavior.logprobs - own)[rollouts.mask]
+    assert (gained >= -1e-6).all()  # what is left weighs more
+    assert bool((gained > 1e-3).any()) == (len(settings) > 1 or "temperature" not in settings)
 
 
-def test_rows_depend_on_the_generator_alone_not_on_the_batch_split(policy: Policy) -> None:
-    whole, split = sample(policy), sample(policy, rows_per_batch=4)
-    assert whole.texts == split.texts
-    assert whole.texts == sample(policy).texts
-    assert whole.texts != sample(policy, seed=1).texts
+@pytest.mark.parametrize("settings", [{}, RESTRICTED, {"greedy": True}, {"stop": ("=1",)}], ids=str)
+def test_rows_depend_on_the_generator_alone_not_on_the_batch_split(policy: Policy, settings: dict) -> None:
+    whole = sample(policy, **settings)
+    for rows_per_batch in (1, 5, 8):
+        split = sample(policy, rows_per_batch=rows_per_batch, **settings)
+        assert torch.equal(whole.tokens, split.tokens)
+        assert torch.equal(whole.mask, split.mask)
+        assert whole.stop_reasons == split.stop_reasons
+        assert whole.behavior is not None
+        assert split.behavior is not None
+        for name in ("logprobs", "model_logprobs"):
+            assert torch.allclose(getattr(whole.behavior, name), getattr(split.behavior, name), atol=1e-5)
+    assert whole.texts == sample(policy, **settings).texts
+    assert whole.texts != sample(policy, seed=1, **settings).texts
 
 
 def test_the_samples_of_a_group_differ_and_come_prompt_after_prompt(policy: Policy) -> None:
@@ -99,55 +123,89 @@ def test_a_stop_string_ends_the_row_and_is_cut_from_the_text(policy: Policy) -> 
     assert all("=1" not in text for text in rollouts.texts)
 
 
+def test_a_special_token_can_be_a_stop_string() -> None:
+    own = tiny.policy("small")
+    sampler = TransformersSampler(policy="small", samples=64, max_new_tokens=8, stop=("<pad>",))
+    asked = Prompts(ids=((3, 4),), groups=(0,), columns={})
+    rows = sampler(asked, {"small": own}, torch.Generator().manual_seed(0))
+    stopped = [row for row, reason in enumerate(rows.stop_reasons) if reason == "stop"]
+    assert stopped
+    assert all(rows.tokens[row, rows.mask[row]].tolist()[-1] == 0 for row in stopped)
+    assert all(0 not in rows.tokens[row, rows.mask[row]].tolist()[:-1] for row in range(64))
+    assert not any("pad" in text for text in rows.texts)
+
+
 def test_greedy_takes_the_most_likely_token_and_reports_the_model_s_own_logprobs(policy: Policy) -> None:
     rollouts = sample(policy, samples=1, temperature=0.0)
     assert rollouts.behavior is not None
     scored = policy.score_all(rollouts).logprobs
     assert torch.isfinite(scored[rollouts.mask]).all()
     assert torch.allclose(scored[rollouts.mask], rollouts.behavior.logprobs[rollouts.mask], atol=1e-4)
+    assert torch.equal(rollouts.behavior.logprobs, rollouts.behavior.model_logprobs)
     best = policy.logits(rollouts).argmax(2)
     assert torch.equal(best[rollouts.mask], rollouts.tokens[rollouts.mask])
 
 
+SAMPLINGS = [
+    Sampling(),
+    Sampling(temperature=0.6),
+    Sampling(top_k=3),
+    Sampling(top_p=0.8),
+    Sampling(min_p=0.1),
+    Sampling(temperature=1.5, top_k=5, top_p=0.9),
+    Sampling(temperature=1.5, min_p=0.2, top_k=4, top_p=0.6),
+    Sampling(temperature=0),
+]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_the_restricted_distribution_is_that_of_plain_loops(sampling: Sampling) -> None:
+    logits = 2 * torch.randn(50, 19, generator=torch.Generator().manual_seed(0))
+    logprobs = restrict(temper(logits, sampling.temperature), sampling)
+    expected = torch.tensor([restricted(row, sampling) for row in logits.tolist()])
+    torch.testing.assert_close(logprobs.exp(), expected, atol=1e-6, rtol=1e-5)
+
+
+def cut(chances: list[float], **settings) -> list[float]:
+    """What is left of a distribution, renormalized."""
+    return restrict(torch.tensor([chances]).log(), Sampling(**settings)).exp()[0].tolist()
+
+
+def test_ties_and_edges_are_cut_as_vllm_cuts_them() -> None:
+    chances = [0.25, 0.5, 0.125, 0.125]
+    assert cut(chances, top_k=3) == pytest.approx(chances)  # as likely as the last one kept
+    assert cut(chances, top_k=2) == pytest.approx([1 / 3, 2 / 3, 0, 0])
+    assert cut(chances, top_p=0.75) == pytest.approx([1 / 3, 2 / 3, 0, 0])  # exactly the mass is enough
+    assert cut(chances, top_p=0.76) == pytest.approx([2 / 7, 4 / 7, 0, 1 / 7])  # of equal ones the last
+    assert cut(chances, top_p=1e-6) == [0, 1, 0, 0]
+    assert cut(chances, min_p=0.25) == pytest.approx(chances)  # exactly the share stays
+    assert cut(chances, min_p=0.26) == pytest.approx([1 / 3, 2 / 3, 0, 0])
+    assert cut(chances, min_p=0.99) == [0, 1, 0, 0]
+    # min-p comes first: top-p then sees 1/3 and 2/3, of which 2/3 have the mass 0.6; before it they would not
+    assert cut(chances, min_p=0.3, top_p=0.6) == [0, 1, 0, 0]
+    assert cut(chances, top_p=0.6) == pytest.approx([1 / 3, 2 / 3, 0, 0])
+
+
 @pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(),
-        Sampling(temperature=0.6),
-        Sampling(top_k=3),
-        Sampling(top_p=0.8),
-        Sampling(temperature=1.5, top_k=5, top_p=0.9),
-    ],
-    ids=str,
+    "settings", [{"top_k": 5}, {"top_p": 0.7}, {"min_p": 0.1}, {"top_k": 9, "top_p": 0.8}], ids=str
 )
-def test_draws_follow_the_distribution_they_are_said_to(sampling: Sampling) -> None:
-    logits = torch.tensor([[2.0, 1.0, 0.5, 0.0, -1.0, -3.0]])
-    logprobs = restrict(logits, sampling)
-    expected = reference(logits[0].tolist(), sampling)
-    assert logprobs.exp()[0].tolist() == pytest.approx(expected, abs=1e-6)
-    count = 20_000
-    uniforms = torch.rand(count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    drawn = torch.bincount(draw(logprobs.expand(count, -1), uniforms), minlength=6).tolist()
-    assert all(hits == 0 for hits, chance in zip(drawn, expected, strict=True) if chance == 0)
-    kept = [(hits, chance * count) for hits, chance in zip(drawn, expected, strict=True) if chance]
-    statistic = sum((hits - expected_hits) ** 2 / expected_hits for hits, expected_hits in kept)
-    freedom = torch.tensor((len(kept) - 1) / 2)
-    assert float(torch.special.gammaincc(freedom, torch.tensor(statistic / 2))) > 1e-3  # the chi-square test's p-value
+def test_each_cut_is_that_of_transformers(settings: dict) -> None:
+    logits = torch.randn(64, 50, generator=torch.Generator().manual_seed(2))
+    if "top_p" not in settings:
+        logits = (4 * logits).round() / 4  # ties
+    warpers = {"top_k": TopKLogitsWarper, "top_p": TopPLogitsWarper, "min_p": MinPLogitsWarper}
+    expected = logits
+    for name, value in settings.items():
+        expected = warpers[name](value)(torch.zeros(64, 1, dtype=torch.long), expected)
+    found = restrict(temper(logits, 1.0), Sampling(**settings))
+    assert torch.equal(found.isneginf(), expected.isneginf())
+    torch.testing.assert_close(found, expected.log_softmax(1))
 
 
-def reference(logits: list[float], sampling: Sampling) -> list[float]:
-    """Temperature, then top-k, then top-p (the token that crosses the mass is kept), renormalized: plain loops."""
-    weights = [math.exp(logit / sampling.temperature) for logit in logits]
-    order = sorted(range(len(weights)), key=lambda token: -weights[token])
-    order = order[: sampling.top_k or None]
-    total, kept, mass = sum(weights[token] for token in order), [], 0.0
-    for token in order:
-        if mass >= sampling.top_p:
-            break
-        kept.append(token)
-        mass += weights[token] / total
-    norm = sum(weights[token] for token in kept)
-    return [weights[token] / norm if token in kept else 0.0 for token in range(len(weights))]
+def test_nothing_is_computed_anew_where_nothing_is_cut() -> None:
+    logprobs = torch.randn(3, 5).log_softmax(1)
+    assert restrict(logprobs, Sampling(temperature=0.5)) is logprobs
+    assert restrict(logprobs, Sampling(temperature=0, top_k=2, top_p=0.1, min_p=0.9)) is logprobs
 
 
 def test_draw_never_takes_a_token_of_probability_zero() -> None:

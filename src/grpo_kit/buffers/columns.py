@@ -17,6 +17,8 @@ from grpo_kit.signals import Scores, TopTokens
 
 ROUNDING = 1e-4
 """How far above 0 a log-probability may be by rounding."""
+OF_MODEL = "model_logprobs"
+"""The column of what the writer's own model says, NaN where that is not known; older buffers have none."""
 
 
 def rollout_table(rollouts: Rollouts, numbers: Sequence[int]) -> pa.Table:
@@ -35,6 +37,8 @@ def rollout_table(rollouts: Rollouts, numbers: Sequence[int]) -> pa.Table:
         "stop_reason": pa.array(rows.stop_reasons, pa.string()),
         "text": pa.array(rows.texts, pa.string()),
     }
+    if behavior is not None and behavior.model_logprobs is not None:
+        columns[OF_MODEL] = _lists(behavior.model_logprobs, mask, pa.float32())
     writers = [asdict(one) for one in behavior.writers] if behavior else []
     table = pa.table(columns, metadata={"writers": json.dumps(writers)})
     check_rollouts(table)
@@ -66,10 +70,13 @@ def to_rollouts(tables: Sequence[pa.Table], prompts: Prompts, device: torch.devi
         own = _writers(table)
         writers += [one for one in own if one not in writers]
         writer.append(torch.tensor([*map(writers.index, own), NOBODY])[_flat(table, "writer").long()])
+    known = any(OF_MODEL in table.column_names for table in tables)
+    of_model = [_flat_or_unknown(table) for table in tables] if known else []
     behavior = Behavior(
         writers=tuple(writers),
         writer=_padded(writer, mask, torch.long, device),
         logprobs=_padded([_flat(table, "logprobs") for table in tables], mask, torch.float32, device),
+        model_logprobs=_padded(of_model, mask, torch.float32, device) if known else None,
     )
     return Rollouts(
         prompts=tuple(prompts.ids[place] for place in at),
@@ -101,9 +108,12 @@ def to_scores(tables: Sequence[pa.Table], mask: TokenMask) -> Scores:
 def check_rollouts(table: pa.Table) -> None:
     """ValueError unless every token has a log-probability that can be one, and a writer."""
     lengths = _lengths(table, "completion_ids")
-    for name in ("logprobs", "writer"):
+    known = OF_MODEL in table.column_names
+    for name in ("logprobs", "writer", *([OF_MODEL] if known else [])):
         _same_lengths(name, _lengths(table, name), lengths)
     _possible(table, "logprobs")
+    if known:
+        _possible(table, OF_MODEL, or_unknown=True)
 
 
 def check_scores(table: pa.Table) -> None:
@@ -158,6 +168,13 @@ def _flat(table: pa.Table, name: str) -> Shaped[Tensor, " value"]:
     return torch.from_numpy(np.concatenate(chunks) if chunks else np.zeros(0))
 
 
+def _flat_or_unknown(table: pa.Table) -> Shaped[Tensor, " value"]:
+    """The log-probabilities of the writer's own model, NaN in a table without them."""
+    if OF_MODEL in table.column_names:
+        return _flat(table, OF_MODEL)
+    return torch.full_like(_flat(table, "logprobs"), torch.nan)
+
+
 def _lengths(table: pa.Table, name: str) -> list[int]:
     return [int(length) for chunk in table[name].chunks for length in chunk.value_lengths().to_numpy()]
 
@@ -177,9 +194,10 @@ def _same_lengths(name: str, found: Sequence[int], expected: Sequence[int]) -> N
         raise ValueError(f"'{name}' has another number of values than the completions have tokens{where}")
 
 
-def _possible(table: pa.Table, name: str) -> None:
+def _possible(table: pa.Table, name: str, *, or_unknown: bool = False) -> None:
     values = _flat(table, name)
-    bad = torch.nonzero(~torch.isfinite(values) | (values > ROUNDING)).flatten()
+    impossible = ~torch.isfinite(values) | (values > ROUNDING)
+    bad = torch.nonzero(impossible & ~values.isnan() if or_unknown else impossible).flatten()
     if len(bad):
         row = int(np.searchsorted(np.cumsum(_lengths(table, name)), int(bad[0]), side="right"))
         raise ValueError(f"'{name}' of row {row} is {float(values[bad[0]])}, which no log-probability can be")

@@ -11,10 +11,11 @@ from grpo_kit.buffers.shards import DamagedShardError
 from grpo_kit.buffers.store import Buffer
 from grpo_kit.data import PromptSet
 from grpo_kit.detail import Detail
+from grpo_kit.offers import call_with
 from grpo_kit.policies import Policy
 
 Writes = Callable[[Prompts, Mapping[str, Policy], torch.Generator], Rollouts | Sampled]
-"""A sampler."""
+"""A sampler; the epoch that it may ask for is the first."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -69,7 +70,8 @@ def fill(
         for shard in range(filled.shards):
             of_shard = _prompts_of(buffer, shard, prompts)
             if _is_missing(buffer, shard, None, filled):
-                rows = sampler(of_shard, policies, torch.Generator().manual_seed(seed * 1_000_003 + shard))
+                generator = torch.Generator().manual_seed(seed * 1_000_003 + shard)
+                rows = call_with(sampler, of_shard, policies, generator, details=details, epoch=0.0)
                 if isinstance(rows, Sampled):
                     raise ValueError("a sampler that supplies signals with its rows cannot fill a buffer")
                 buffer.write_rollouts(shard, rows, rows.groups.tolist())

@@ -24,6 +24,9 @@ Identity = Mapping[str, Any]
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.gguf", "config.json", "generation_config.json")
 """The files of a model's folder that decide what it computes and when it stops."""
 
+LATER = [("min_p", 0.0)]
+"""Settings of samplers that came after the first buffers, at the value with which those were written."""
+
 
 def rollout_identity(
     sampler: object,
@@ -49,7 +52,7 @@ def rollout_identity(
         "vocabulary": vocabulary,
         "prompts": len(prompts),
         "prompts_per_shard": prompts_per_shard,
-        **{f"sampling.{key}": value for key, value in _without_batches(as_table(sampler)).items()},
+        **{f"sampling.{key}": value for key, value in _of_rows(as_table(sampler)).items()},
         "seed": seed,
     }
 
@@ -73,13 +76,16 @@ def weights_of(spec: PolicySpec) -> str:
         with from_hub():
             config: Any = AutoConfig.from_pretrained(spec.model, trust_remote_code=spec.trust_remote_code)
         said = f"{spec.model} at commit {config._commit_hash}"
-    return f"{said}, {spec.gguf_file + ', ' if spec.gguf_file else ''}{spec.dtype}"
+    by = "" if spec.engine is None else f", scored by {getattr(spec.engine, 'kind', type(spec.engine).__name__)}"
+    return f"{said}, {spec.gguf_file + ', ' if spec.gguf_file else ''}{spec.dtype}{by}"
 
 
 def parameters_of(policy: Policy) -> str:
-    """The weights of a policy as they are now, by their values."""
+    """The weights of a policy as they are now, by their values, adapters merged; those an engine has, by their name."""
+    if not policy.has_weights:
+        return f"{policy.model.name_or_path}, in an engine"
     digest = hashlib.sha256()
-    for name, weight in policy.model.state_dict().items():
+    for name, weight in policy.whole_weights():
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
         digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     precision = policy.autocast or policy.model.dtype
@@ -96,12 +102,13 @@ def differences(there: Identity, here: Identity) -> list[str]:
     ]
 
 
-def _without_batches(table: Any) -> Any:
-    """A sampler's settings without the rows decoded together, which do not change the rows."""
+def _of_rows(table: Any) -> Any:
+    """The settings of a sampler that change its rows: not how many it decodes together, nor a later one left alone."""
     if isinstance(table, Mapping):
-        return {key: _without_batches(value) for key, value in table.items() if key != "rows_per_batch"}
+        kept = {key: value for key, value in table.items() if key != "rows_per_batch" and (key, value) not in LATER}
+        return {key: _of_rows(value) for key, value in kept.items()}
     if isinstance(table, list):
-        return [_without_batches(value) for value in table]
+        return [_of_rows(value) for value in table]
     return table
 
 

@@ -17,6 +17,7 @@ from grpo_kit.buffers.shards import release
 from grpo_kit.buffers.store import Buffer
 from grpo_kit.data import PromptSet
 from grpo_kit.detail import Detail
+from grpo_kit.offers import call_with
 from grpo_kit.overlap.measure import measure
 from grpo_kit.overlap.ratio import tokens_compared
 from grpo_kit.parts import table
@@ -134,6 +135,7 @@ def _write(
             for name, detail in scored.items()
         },
     )
+    _bring_up_to_date(sampler, policies, prompts, details)
     fill(buffer, sampler.of, prompts, policies, scored, seed=seed)
     run.folder, run.written = buffer.path, step
     if before != Path(sampler.buffer):
@@ -141,12 +143,23 @@ def _write(
         shutil.rmtree(before)
 
 
+def _bring_up_to_date(
+    sampler: Any, policies: Mapping[str, Policy], prompts: PromptSet, details: Mapping[str, Detail]
+) -> None:
+    """Let the inner sampler prepare as for a first step, so that an engine has the present weights."""
+    prepare = getattr(sampler.of, "renew", None)
+    if prepare is not None:
+        prepare(1, policies, prompts, details)
+
+
 def _overlap(
     sampler: Any, step: int, policies: Mapping[str, Policy], prompts: PromptSet, details: Mapping[str, Detail]
 ) -> float:
     """The lowest overlap of the policy that learns with a teacher, on rows that it writes now."""
     few = prompts.take(range(min(len(prompts), sampler.prompts_per_shard)))
-    rollouts: Rollouts = sampler.of(few, policies, torch.Generator().manual_seed(sampler.seed + 1009 * step))
+    _bring_up_to_date(sampler, policies, prompts, details)
+    generator = torch.Generator().manual_seed(sampler.seed + 1009 * step)
+    rollouts: Rollouts = call_with(sampler.of, few, policies, generator, details=details, epoch=0.0)
     learning = [
         policies[name] for name in sampler.reads if any(w.requires_grad for w in policies[name].model.parameters())
     ]

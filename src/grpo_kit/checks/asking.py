@@ -16,7 +16,7 @@ BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 def of_asking(recipe: Recipe) -> Iterator[Finding]:
     """Calls that would end the run with a TypeError, and memory that would be lost, at any depth of the recipe."""
-    for place, role, part in _parts("", recipe, None):
+    for place, role, part in parts_of(recipe):
         if role.name in OFFERS:
             offers = AT_UPDATE.get(role.name, ()) if getattr(part, "at_update", False) else OFFERS[role.name]
             what = role.interface.__name__.lower()
@@ -64,8 +64,12 @@ def _memory(part: object, what: str, offers: tuple[str, ...]) -> Iterator[str]:
         yield "asks for `state` and has no `init` that makes the first one. Give it one, or remove `state`."
 
 
+def parts_of(recipe: Recipe) -> Iterator[tuple[str, Role, object]]:
+    """Every part of a recipe with its place and role, those inside others too."""
+    return _parts("", recipe, None)
+
+
 def _parts(place: str, value: Any, role: Role | None) -> Iterator[tuple[str, Role, object]]:
-    """Every part of the recipe with its place and role, those inside others too."""
     if isinstance(value, Mapping | tuple | list):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _parts(f"{place}.{key}", item, role)

@@ -27,7 +27,9 @@ def trained_rows(recipe: Recipe) -> int:
 def cuts_mass(recipe: Recipe) -> bool:
     """Whether the sampler draws from less than the whole distribution, so that quotients to it are biased."""
     found = places_of(recipe.sampler).values()
-    return any(getattr(own, "top_p", 1) < 1 or getattr(own, "top_k", 0) > 0 for own in found)
+    return any(
+        getattr(own, "top_p", 1) < 1 or getattr(own, "top_k", 0) > 0 or getattr(own, "min_p", 0) > 0 for own in found
+    )
 
 
 def reward_weights(recipe: Recipe) -> dict[str, Mapping[str, float]]:

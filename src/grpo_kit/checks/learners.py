@@ -68,6 +68,6 @@ def _policy_gradient(recipe: Recipe, key: str, term: PolicyGradient) -> Iterator
 
 def _biased(place: str) -> str:
     return (
-        f"{place}: sampler.top_p or top_k cuts mass off, which biases quotients to the behavior policy. "
-        "Sample with top_p = 1 and top_k = 0."
+        f"{place}: sampler.top_p, top_k or min_p cuts mass off, which biases quotients to the behavior policy. "
+        "Sample with top_p = 1, top_k = 0 and min_p = 0."
     )

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 from transformers import PreTrainedTokenizerBase
 
 from grpo_kit.checks.findings import Finding, names
+from grpo_kit.policies.served import refusals
 from grpo_kit.recipe import Recipe
+from grpo_kit.samplers.mixed import places_of, writers
 
 
 def of_policies(recipe: Recipe) -> Iterator[Finding]:
@@ -27,11 +29,42 @@ def of_policies(recipe: Recipe) -> Iterator[Finding]:
                 f"policies.{name}.follows: '{spec.follows}' is not a live policy. Live: {live}.",
                 f"learners.{spec.follows}",
             )
+        if spec.lora is not None and name not in recipe.learners:
+            yield (
+                f"policies.{name}.lora: '{name}' is frozen, and only a live policy has adapters. Remove it, or add "
+                f"[learners.{name}].",
+                f"learners.{name}",
+            )
+    yield from _served(recipe)
     read = {policy for policies in recipe.readers().values() for policy in policies}
     for name in recipe.policies:
         if name not in read | set(recipe.learners):
             unused = f"policies.{name}: no sampler, reward or learner uses it. Remove it, or use it."
             yield unused, f"policies.{name}.model", f"learners.{name}", "sampler.policy", "rewards", "learners.*.terms"
+
+
+def _served(recipe: Recipe) -> Iterator[Finding]:
+    """Policies that an engine scores, where they learn, write, or are asked for what no engine says."""
+    details = recipe.details()
+    temperatures = {getattr(own, "temperature", 1.0) for own in places_of(recipe.sampler).values()}
+    for name, spec in recipe.policies.items():
+        if spec.engine is None:
+            continue
+        here = f"policies.{name}.engine"
+        if name in recipe.learners:
+            learns = f"'{name}' learns, and this engine scores frozen policies alone"
+            yield f"{here}: {learns}. Remove it; a sampler of kind 'vllm' has an engine of its own.", f"learners.{name}"
+        elif name in writers(recipe.sampler):
+            writes = f"'{name}' writes rows, and this engine scores alone, without weights here"
+            yield f"{here}: {writes}. Remove it, or let another policy write.", "sampler"
+        elif name in details:
+            for temperature in sorted(temperatures):
+                for refusal in refusals(details[name], temperature):
+                    yield f"{here}: {refusal}, or remove it.", "sampler", "learners.*.terms"
+            refresh = getattr(recipe.sampler, "refresh", None)
+            if getattr(refresh, "overlap_below", None) is not None:
+                hidden = "the overlap with it is measured on whole distributions, which it does not give"
+                yield f"{here}: {hidden}. Use refresh.every, or remove it.", "sampler.refresh"
 
 
 def shared_vocabulary(tokenizers: Mapping[str, PreTrainedTokenizerBase]) -> list[str]:

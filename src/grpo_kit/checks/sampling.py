@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from grpo_kit.checks.findings import Finding, falls_below_zero, group_size
 from grpo_kit.offers import asks, inside
 from grpo_kit.recipe import Recipe
+from grpo_kit.samplers import Grouped, Hinted
 from grpo_kit.samplers.mixed import Mixed, has_data_rows, has_sampled_rows, places_of, portions, writers
 from grpo_kit.samplers.replay import Replay
 from grpo_kit.selections import Spread
@@ -137,15 +138,15 @@ def _curriculum(recipe: Recipe) -> Iterator[Finding]:
 
 def _greedy_rows(recipe: Recipe) -> Iterator[Finding]:
     """The greedy row of a group is there for an advantage that compares with it, and only for one."""
-    writes, mixture = getattr(recipe.sampler, "greedy", None), isinstance(recipe.sampler, Mixed)
+    writes, several = getattr(recipe.sampler, "greedy", None), isinstance(recipe.sampler, Mixed | Grouped | Hinted)
     asking = [
         f"learners.{name}.terms.{key}.advantage"
         for name, learner in recipe.learners.items()
         for key, term in learner.terms.items()
         if isinstance(term, PolicyGradient) and any("greedy_rewards" in asks(own) for own in inside(term.advantage))
     ]
-    if writes is False or mixture:
-        remedy = "Use sampler 'transformers' with greedy = true." if mixture else "Set sampler.greedy = true."
+    if writes is False or several:
+        remedy = "Use sampler 'transformers' with greedy = true." if several else "Set sampler.greedy = true."
         for place in asking:
             missing = f"{place}: compares with the reward of a greedy completion, and none is written. "
             yield missing + remedy, "sampler.greedy", place

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from grpo_kit.run.buffering import fill_buffer, idle_policies
+from grpo_kit.run.engines import refuse_absent
 from grpo_kit.run.interrupt import INTERRUPTED, Interrupt
 from grpo_kit.run.session import describe
 from grpo_kit.run.setup import load_policies, open_recipe
@@ -20,6 +21,7 @@ def rollout(name: str, *, settings: Sequence[str], allow_code: bool, console: Co
             f"{name}: its sampler is '{kind}', which has no buffer. Give a recipe with the sampler 'replay', such as "
             "semi_opd"
         )
+    refuse_absent(recipe)
     console.print(describe(inputs)[0], highlight=False, markup=False, soft_wrap=True)
     policies = load_policies(recipe, idle=idle_policies(recipe, inputs))
     whole = fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt())

@@ -13,6 +13,7 @@ from grpo_kit.parts import Role
 PLACES = {
     "data": "data",
     "samplers": "sampler",
+    "engines": "sampler.engine",
     "rewards": "rewards.{kind}",
     "selections": "selection.rule",
     "advantages": "learners.small.terms.policy.advantage",
@@ -40,6 +41,7 @@ EXAMPLES: dict[str, Any] = {
     "top": 2,
     "bottom": 2,
     "path": "rows.jsonl",
+    "url": "http://localhost:8000",
     "grading": {"kind": "correctness"},
     "product.of": [{"kind": "importance_weight"}, {"kind": "divergence_mask", "high": 0.01}],
     "weighted_sum.of": [
@@ -50,6 +52,12 @@ EXAMPLES: dict[str, Any] = {
         {"share": 0.5, "sampler": {"kind": "transformers", "policy": "small", "samples": 1, "max_new_tokens": 48}},
         {"share": 0.5, "sampler": {"kind": "data_rows", "policy": "small", "max_new_tokens": 48}},
     ],
+    "grouped.of": [
+        {"kind": "transformers", "policy": "small", "samples": 12, "max_new_tokens": 48},
+        {"kind": "transformers", "policy": "large", "samples": 2, "max_new_tokens": 48},
+    ],
+    "hinted.hints": {"kind": "transformers", "policy": "large", "samples": 14, "max_new_tokens": 4},
+    "hinted.of": {"kind": "transformers", "policy": "small", "samples": 14, "max_new_tokens": 48},
     "buffer": "buffers/mine",
     "tasks": {"basic_arithmetic": {}},
     "function": "my_rewards:brevity",

@@ -35,6 +35,9 @@ def encode_prompts(
 ) -> PromptSet:
     """Tokenize the column `prompt`: a text as it is, chat messages through the chat template (applied once).
 
+    A chat template writes special tokens itself; to a text the tokenizer adds its own (a beginning-of-sequence token),
+    unless it begins with that token written out: then it was rendered already, and nothing is added.
+
     Rows are never cut. Those without a prompt, longer than `max_tokens` (with everything the template adds), without a
     text or number in a `needed` column (any value in a `free` one), or refused by `judges` (rewards: `not gradable`) or
     by `writers` (samplers: `no completion`) are left out and named in `skipped`, as are the faults that the rows bring.
@@ -81,24 +84,25 @@ def _encode(
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, Problem]]:
     """Token ids of rows, empty where there is no prompt, and what is wrong with the prompts themselves."""
     plain: dict[int, str] = {}
-    chats: dict[int, str] = {}
+    rendered: dict[int, str] = {}
+    start = str(tokenizer.bos_token or "")
     problems: dict[int, Problem] = {}
     for number in numbers:
         prompt = rows["prompt"][number]
         if isinstance(prompt, list) and prompt:
             try:
-                chats[number] = _render(prompt, tokenizer, rows.chat_options)
+                rendered[number] = _render(prompt, tokenizer, rows.chat_options)
             except (jinja2.TemplateError, TypeError, KeyError, AttributeError) as error:
                 reason = f"the chat template refuses its messages ({type(error).__name__}: {error})"
                 problems[number] = "odd chat", reason
         elif isinstance(prompt, str) and prompt.strip():
-            plain[number] = prompt
-    for texts in (plain, chats):
+            (rendered if start and prompt.startswith(start) else plain)[number] = prompt
+    for texts in (plain, rendered):
         for number in [number for number, text in texts.items() if not _is_unicode(text)]:
             del texts[number]
             problems[number] = "broken unicode", "its prompt holds half of a surrogate pair"
     found: dict[int, tuple[int, ...]] = dict.fromkeys(numbers, ())
-    for texts, special in ((plain, True), (chats, False)):  # a chat template writes special tokens itself
+    for texts, special in ((plain, True), (rendered, False)):  # these have their special tokens already
         if texts:
             encoded = tokenizer(list(texts.values()), add_special_tokens=special, return_attention_mask=False)[
                 "input_ids"

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from grpo_kit.checks.findings import trained_rows
+from grpo_kit.explain.writing import Request, Writing, writing
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.buffering import kept_details
 from grpo_kit.samplers import Replay
-from grpo_kit.samplers.data_rows import DataRows
 from grpo_kit.samplers.mixed import portions
 
 
@@ -37,10 +37,10 @@ def of_a_step(recipe: Recipe, longest_prompt: int) -> tuple[Calls, ...]:
     """The calls of one pass through the loop, in their order; the most are those of all rounds that a refill tries."""
     written, longest = written_rows(recipe), _longest(recipe, longest_prompt)
     found = [
-        _sampling(recipe, policy, sampler, prompts)
-        for _, sampler, prompts in portions(recipe.sampler, recipe.prompts_per_step)
-        if not isinstance(sampler, DataRows | Replay)
-        for policy in getattr(sampler, "reads", ())
+        _sampling(recipe, policy, own)
+        for own in writing(recipe)
+        if not isinstance(own.requests[0].sampler, Replay)
+        for policy in getattr(own.requests[0].sampler, "reads", ())
     ]
     for name in [name for name in recipe.scored() if name not in kept_details(recipe)]:
         most = _micro_batches(recipe, name, written, longest)
@@ -82,15 +82,22 @@ def rounds(recipe: Recipe) -> int:
     return 1 if recipe.refill is None else recipe.refill.tries
 
 
-def _sampling(recipe: Recipe, policy: str, sampler: object, prompts: int) -> Calls:
+def _sampling(recipe: Recipe, policy: str, own: Writing) -> Calls:
+    """Of one of a sampler's requests a step: from the fewest to the most passes of any."""
+    batches = [_batches(request) for request in own.requests]
+    tokens = [getattr(request.sampler, "max_new_tokens", None) for request in own.requests]
+    most: int | None = None
+    if all(tokens) and all(getattr(request.sampler, "rows_per_batch", None) for request in own.requests):
+        most = max(a * (b or 0) for a, b in zip(batches, tokens, strict=True)) * rounds(recipe)
+    rows = max(request.prompts * _written(request.sampler) for request in own.requests) * rounds(recipe)
+    return Calls(what="sample", policy=policy, rows=rows, fewest=min(batches) if own.always else 0, most=most)
+
+
+def _batches(request: Request) -> int:
     """One prefill a batch of prompts, then a pass a token until all rows of the batch have ended."""
-    per_batch = getattr(sampler, "rows_per_batch", None)
-    batches = ceil(prompts / max(1, per_batch // _samples(sampler))) if per_batch else 1
-    fewest = batches * (2 if getattr(sampler, "greedy", False) else 1)  # greedy rows are batches of their own
-    tokens = getattr(sampler, "max_new_tokens", None)
-    most = fewest * tokens * rounds(recipe) if per_batch and tokens else None
-    rows = prompts * _written(sampler) * rounds(recipe)
-    return Calls(what="sample", policy=policy, rows=rows, fewest=fewest, most=most)
+    sampler, per_batch = request.sampler, getattr(request.sampler, "rows_per_batch", None)
+    batches = ceil(request.prompts / max(1, per_batch // _samples(sampler))) if per_batch else 1
+    return batches * (2 if getattr(sampler, "greedy", False) else 1)  # greedy rows are batches of their own
 
 
 def _samples(sampler: object) -> int:
@@ -124,7 +131,7 @@ def of_an_evaluation(recipe: Recipe, questions: int, longest_question: int) -> t
     if settings is None:
         return ()
     tokens = settings.max_new_tokens or getattr(recipe.sampler, "max_new_tokens", 512)
-    per_batch = getattr(recipe.sampler, "rows_per_batch", 512)
+    per_batch = settings.rows_per_batch or getattr(recipe.sampler, "rows_per_batch", 512)
     found: list[Calls] = []
     for name in recipe.learners:
         for what, samples in (("evaluate: sampled", settings.samples), ("evaluate: greedy", 1)):

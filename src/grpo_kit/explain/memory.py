@@ -1,4 +1,4 @@
-"""How much memory each policy takes: its model runs once on tensors without data, and PyTorch's tracker adds up."""
+"""How much memory each policy takes: its model runs once on tensors without data, and what it makes adds up."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -9,18 +9,21 @@ from unittest.mock import patch
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from torch.distributed._tools.mem_tracker import MemTracker
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
 
 from grpo_kit.batch import Rollouts
 from grpo_kit.checks.findings import trained_rows
 from grpo_kit.explain.calls import rows_at_once, written_rows
+from grpo_kit.explain.tracking import Tracker
 from grpo_kit.explain.updating import compared, update
+from grpo_kit.explain.writing import writing
 from grpo_kit.policies import Policy, PolicySpec, policy as policies
-from grpo_kit.policies.load import DTYPES, model_folder
+from grpo_kit.policies.load import autocast_dtype, configuration, stored_dtype
+from grpo_kit.policies.lora import adapt, adapted_layers
 from grpo_kit.recipe import Recipe
-from grpo_kit.samplers import DataRows, TransformersSampler
-from grpo_kit.samplers.decoding import draw, restrict
+from grpo_kit.run.setup import twin_of
+from grpo_kit.samplers import TransformersSampler
+from grpo_kit.samplers.decoding import draw, restrict, temper
 from grpo_kit.samplers.mixed import portions
 
 
@@ -30,8 +33,10 @@ class Memory:
 
     Attributes:
         policy: its name.
-        parameters: how many numbers its weights are; exact.
-        weights: of its weights as stored.
+        parameters: how many numbers its weights are, adapters included; exact.
+        learning: how many of them a learner trains.
+        weights: of its weights as stored, but for those that are another policy's.
+        shared: of its weights that are in memory once, as another policy's.
         gradients: of a live policy; they stay from the first update on.
         optimizer: AdamW's two moments of a live policy.
         sampling: on top, while it writes (cache of keys and values, logits); None where it does not.
@@ -41,7 +46,9 @@ class Memory:
 
     policy: str
     parameters: int
+    learning: int
     weights: int
+    shared: int
     gradients: int
     optimizer: int
     sampling: int | None
@@ -74,20 +81,24 @@ def estimate(
     try:
         with warnings.catch_warnings(), FakeTensorMode(allow_non_fake_inputs=True):
             warnings.simplefilter("ignore")
-            policy = _fake_policy(name, model_spec, tokenizers[of], live=live or spec.follows is not None)
+            policy = _fake_policy(name, model_spec, tokenizers[of], live=of in recipe.learners)
             policy = replace(policy, micro_batch_tokens=spec.micro_batch_tokens)
             with patch.object(policies, "places", lambda mask: torch.arange(mask.numel())):  # rows of full length
                 sampling, scoring, updating = _works(recipe, policy, longest_prompt, live)
     except Exception as error:
         raise ValueError(f"'{name}' does not run on fake tensors ({type(error).__name__}: {error})") from error
     held = list(policy.model.parameters())
-    weights = sum(weight.nbytes for weight in held)
+    learning = [weight for weight in held if weight.requires_grad]
+    own = held if live else learning if spec.follows is not None else [] if twin_of(recipe, name) else held
+    weights, trained = sum(weight.nbytes for weight in own), sum(weight.nbytes for weight in learning) if live else 0
     return Memory(
         policy=name,
         parameters=sum(weight.numel() for weight in held),
+        learning=sum(weight.numel() for weight in learning) if live else 0,
         weights=weights + sum(buffer.nbytes for buffer in policy.model.buffers()),
-        gradients=weights if live else 0,
-        optimizer=2 * weights if live else 0,
+        shared=sum(weight.nbytes for weight in held) - weights,
+        gradients=trained,
+        optimizer=2 * trained,
         sampling=sampling,
         scoring=scoring,
         updating=updating,
@@ -96,24 +107,26 @@ def estimate(
 
 def _fake_policy(name: str, spec: PolicySpec, tokenizer: PreTrainedTokenizerBase, *, live: bool) -> Policy:
     """The policy that `load_policy` would load, its weights without data; to be called in a FakeTensorMode."""
-    assert spec.model is not None
-    settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
     with _real():
-        config = AutoConfig.from_pretrained(
-            model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
-        )
-    dtype = DTYPES[spec.dtype]
-    stored = torch.float32 if live and dtype in (torch.bfloat16, torch.float16) else dtype
+        config = configuration(spec)
     how = {"attn_implementation": spec.attention} if spec.attention in ("eager", "sdpa") else {}
     model = AutoModelForCausalLM.from_config(
-        config, dtype=stored, trust_remote_code=spec.trust_remote_code, **how
-    ).eval()
+        config, dtype=stored_dtype(spec, live=live), trust_remote_code=spec.trust_remote_code, **how
+    )
+    model.eval()
+    if live and spec.lora is not None:
+        with _real(), torch.device("meta"):  # peft moves its layers, which tensors of the mode do not bear
+            adapt(model, spec.lora, seed=0)
+        for layer in adapted_layers(model).values():
+            for own in (*layer.lora_A.values(), *layer.lora_B.values()):
+                wide = torch.promote_types(model.dtype, torch.float32)
+                own.weight = torch.nn.Parameter(torch.empty(own.weight.shape, dtype=wide))
     return Policy(
         name=name,
         model=model,
         tokenizer=tokenizer,
         vocabulary=int(model.get_output_embeddings().weight.shape[0]),
-        autocast=dtype if dtype != stored else None,
+        autocast=autocast_dtype(spec, live=live),
         linear_head=True,
     )
 
@@ -126,7 +139,7 @@ def _real() -> Any:
 def _works(recipe: Recipe, policy: Policy, prompt: int, live: bool) -> tuple[int | None, int | None, int | None]:
     """What sampling, scoring and updating take on top of what stays."""
     found = [(own, prompts) for _, own, prompts in portions(recipe.sampler, recipe.prompts_per_step)]
-    if not all(isinstance(own, TransformersSampler | DataRows) for own, _ in found):
+    if not all(hasattr(own, "max_new_tokens") for own, _ in found):  # rows of any length
         return None, None, None
     rows, width = written_rows(recipe), max(own.max_new_tokens for own, _ in found)
     longest = prompt + width
@@ -135,9 +148,10 @@ def _works(recipe: Recipe, policy: Policy, prompt: int, live: bool) -> tuple[int
         return _rows(rows_at_once(recipe, policy.name, rows, longest), prompt, width)
 
     written = [
-        _of_sampling(policy, own, prompts, prompt)
-        for own, prompts in found
-        if isinstance(own, TransformersSampler) and policy.name in own.reads
+        _of_sampling(policy, request.sampler, request.prompts, prompt + request.behind)
+        for own in writing(recipe)
+        for request in own.requests
+        if isinstance(request.sampler, TransformersSampler) and policy.name in request.sampler.reads
     ]
     sampling = max(written, default=None)
     scoring = updating = None
@@ -159,10 +173,7 @@ def _width(recipe: Recipe, name: str) -> int:
     """The width of a policy's hidden states."""
     spec = recipe.policies[name]
     spec = spec if spec.follows is None else recipe.policies[spec.follows]
-    assert spec.model is not None
-    settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
-    config = AutoConfig.from_pretrained(model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings)
-    return int(config.get_text_config().hidden_size)
+    return int(configuration(spec).get_text_config().hidden_size)
 
 
 def _of_sampling(policy: Policy, sampler: TransformersSampler, prompts: int, prompt: int) -> int:
@@ -187,8 +198,9 @@ def _of_sampling(policy: Policy, sampler: TransformersSampler, prompts: int, pro
             )
 
     def last() -> None:
-        logprobs = restrict(write(rows, 1, longest - 1, cache), sampler.sampling)
-        draw(logprobs, torch.ones(rows, dtype=torch.float64))
+        logits = write(rows, 1, longest - 1, cache)  # all three are held, as in `decode`
+        whole = temper(logits, sampler.temperature)
+        draw(restrict(whole, sampler.sampling), torch.ones(rows, dtype=torch.float64))
 
     prefill = _peak(policy, lambda: write(at_once, prompt, 0, DynamicCache(config=policy.model.config)), gradient=False)
     with torch.no_grad():
@@ -201,16 +213,17 @@ def _of_sampling(policy: Policy, sampler: TransformersSampler, prompts: int, pro
 
 def _peak(policy: Policy, work: Callable[[], Any], held: list[Any] | None = None, *, gradient: bool) -> int:
     """Bytes at the fullest moment of some work, with the tensors already held, without weights and gradients."""
-    tracker = MemTracker()
-    tracker.track_external(policy.model, *(held or []))
+    for weight in policy.model.parameters():
+        if gradient and weight.requires_grad:
+            weight.grad = torch.zeros_like(weight)  # there from the first update on
+    known = [each for weight in policy.model.parameters() for each in (weight, weight.grad) if each is not None]
+    tracker = Tracker([*known, *policy.model.buffers()], held or ())
     if held:
         held.clear()
     with nullcontext() if gradient else torch.no_grad(), tracker:
         result = work()
     del result
-    (snapshot,) = tracker.get_tracker_snapshot("peak").values()
-    sizes = {getattr(kind, "name", kind): size for kind, size in snapshot.items()}
-    return sizes["ACT"] + sizes["TEMP"] + sizes["OTH"]
+    return tracker.most
 
 
 def _rows(count: int, prompt: int, width: int) -> Rollouts:

@@ -12,7 +12,7 @@ from grpo_kit.explain.signals import scored_symbol
 from grpo_kit.formula import name as in_latex, number
 from grpo_kit.learner import Learner
 from grpo_kit.recipe import Recipe
-from grpo_kit.samplers.mixed import has_data_rows
+from grpo_kit.samplers.mixed import has_data_rows, writers
 from grpo_kit.terms import DivergenceTerm, EntropyBonus, PolicyGradient, Term, Where
 
 
@@ -115,7 +115,7 @@ def _of_a_token(recipe: Recipe, key: str, term: Term) -> str:
     return f"loss of a token of {rows}, 0 for other rows{weights}"
 
 
-def _term(recipe: Recipe, learner: str, key: str, term: Term) -> Iterator[Formula]:
+def _term(recipe: Recipe, learner: str, key: str, term: Term) -> Iterator[str | Formula]:
     symbol, words = _loss_symbol(key), _of_a_token(recipe, key, term)
     if isinstance(term, PolicyGradient):
         yield from _policy_gradient(recipe, learner, symbol, words, term)
@@ -143,7 +143,9 @@ def _distributions(learner: str, other: str) -> Iterator[Formula]:
     yield Formula(symbol="q_v", latex=f"{scored_symbol(other)}{given}", words=words)
 
 
-def _policy_gradient(recipe: Recipe, learner: str, symbol: str, words: str, term: PolicyGradient) -> Iterator[Formula]:
+def _policy_gradient(
+    recipe: Recipe, learner: str, symbol: str, words: str, term: PolicyGradient
+) -> Iterator[str | Formula]:
     teachers = dict.fromkeys(own.teacher for _, own in live(term.advantage))
     loss = _of(symbol, term.surrogate, words)
     if term.correction is not None:
@@ -181,6 +183,9 @@ def _policy_gradient(recipe: Recipe, learner: str, symbol: str, words: str, term
             return
         latex = rf"\log {scored_symbol(learner)}(o_{{it}}) - {writer}"
         yield Formula(symbol="b_{it}", latex=latex, words=r"$\mu$ is the distribution the token was drawn from")
+    elif term.anchor != "behavior" and (others := [name for name in writers(recipe.sampler) if name != learner]):
+        by = " or ".join(f"'{name}'" for name in others)
+        yield f"Without a correction a token that {by} wrote counts as if '{learner}' had written it."
 
 
 def _of_tokens(formula: Formula) -> Formula:

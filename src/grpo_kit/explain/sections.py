@@ -5,16 +5,15 @@ from collections.abc import Iterator, Mapping
 from grpo_kit.checks.findings import trained_rows
 from grpo_kit.detail import Detail
 from grpo_kit.explain.calls import Calls, evaluations, of_a_step, of_an_evaluation, rounds
-from grpo_kit.explain.memory import Memory, estimate
+from grpo_kit.explain.devices import memory
 from grpo_kit.explain.objective import objective
 from grpo_kit.explain.options import described, options
 from grpo_kit.explain.page import Section, Table
 from grpo_kit.explain.signals import signals
-from grpo_kit.explain.sizes import in_words
+from grpo_kit.explain.writing import rows_in_words
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.setup import Inputs
 from grpo_kit.samplers import Replay
-from grpo_kit.samplers.data_rows import DataRows
 from grpo_kit.samplers.mixed import portions
 
 SYMBOLS = (
@@ -29,27 +28,22 @@ def explain(recipe: Recipe, inputs: Inputs) -> tuple[Section, ...]:
     longest = max(len(ids) for ids in inputs.prompts.ids)
     learners = [Section(title=f"Learner {name}", blocks=objective(recipe, name)) for name in recipe.learners]
     return (
-        Section(title="Rows of a step", blocks=tuple(_rows(recipe))),
+        Section(title="Rows of a step", blocks=tuple(_rows(recipe, len(inputs.prompts)))),
         *learners,
         Section(title="Symbols", blocks=(_symbols(recipe),)),
         Section(title="Options", blocks=(_options(recipe),)),
         Section(title="Signals", blocks=(_signals(recipe),)),
         Section(title="Model calls of a step", blocks=tuple(_calls(recipe, longest))),
         *_evaluation(recipe, inputs),
-        Section(title="Memory", blocks=tuple(_memory(recipe, inputs, longest))),
+        Section(title="Memory", blocks=tuple(memory(recipe, inputs, longest))),
     )
 
 
-def _rows(recipe: Recipe) -> Iterator[str]:
+def _rows(recipe: Recipe, data: int) -> Iterator[str]:
     for _, sampler, prompts in portions(recipe.sampler, recipe.prompts_per_step):
-        if isinstance(sampler, DataRows):
-            yield f"{prompts} prompts with the completion of the data each (column '{sampler.column}'): {prompts} rows."
-            continue
         if isinstance(sampler, Replay):
             yield f"They come from the buffer {sampler.buffer}, filled before the first step:"
-        samples = getattr(sampler, "samples", 1)
-        by = ", ".join(f"'{name}'" for name in getattr(sampler, "reads", ())) or described(sampler)
-        yield f"{prompts} prompts with {samples} completions each: {prompts * samples} rows, written by {by}."
+        yield from rows_in_words(recipe, sampler, prompts, data)
     if getattr(recipe.sampler, "greedy", False):
         yield "Beside them one greedy completion of each prompt, rewarded for comparison and never trained on."
     if recipe.curriculum is not None:
@@ -157,41 +151,3 @@ def _call_table(calls: tuple[Calls, ...]) -> Table:
         for call in calls
     )
     return Table(headings=("what", "policy", "rows", "forward passes", "optimizer steps"), rows=rows)
-
-
-def _memory(recipe: Recipe, inputs: Inputs, longest: int) -> Iterator[str | Table]:
-    found: list[Memory] = []
-    faults: list[str] = []
-    for name in recipe.policies:
-        try:
-            found.append(estimate(recipe, name, inputs.tokenizers, longest))
-        except ValueError as error:
-            faults.append(f"Not estimated: {error}.")
-
-    def size(value: int | None) -> str:
-        return in_words(value) if value else "-"
-
-    if found:
-        headings = ("policy", "parameters", "weights", "gradients", "AdamW", "sampling", "scoring", "updating", "peak")
-        yield Table(
-            headings=headings,
-            rows=tuple(
-                (
-                    own.policy,
-                    f"{own.parameters:,}",
-                    *map(size, (own.weights, own.gradients, own.optimizer, own.sampling, own.scoring, own.updating)),
-                    in_words(own.peak),
-                )
-                for own in found
-            ),
-        )
-        together = sum(own.resident for own in found) + max(own.peak - own.resident for own in found)
-        if len(found) > 1:
-            yield f"All on one device: {in_words(together)}, since one policy works at a time."
-        yield (
-            "Parameters, weights, gradients and AdamW (its two moments) are exact. The others come on top, one at a "
-            "time: the models' code run once on tensors without data, with prompts and completions of full length and "
-            "as many rows at a time as micro_batch_tokens and rows_per_batch allow, as on a CPU. Evaluation, the "
-            "libraries and fragmentation are not in it."
-        )
-    yield from faults

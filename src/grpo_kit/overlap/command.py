@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from grpo_kit.batch import Rollouts, Sampled
 from grpo_kit.data import PromptSet
 from grpo_kit.evaluation.report import say
+from grpo_kit.offers import call_with
 from grpo_kit.overlap.advice import THRESHOLD, Advice, advise
 from grpo_kit.overlap.choice import Choice, choose
 from grpo_kit.overlap.measure import Measured, join, measure
@@ -76,6 +77,7 @@ def overlap_command(wanted: Wanted, console: Console) -> int:
     _refuse_existing(wanted.out)
     recipe, inputs = open_recipe(wanted.recipe, settings=wanted.settings, allow_code=wanted.allow_code)
     choice = choose(recipe, wanted.student, wanted.teacher)
+    _refuse_served(recipe, choice)
     if wanted.out is not None:
         _make(wanted.out)
     policies = _load(recipe, choice)
@@ -111,6 +113,16 @@ def overlap_command(wanted: Wanted, console: Console) -> int:
     return code
 
 
+def _refuse_served(recipe: Recipe, choice: Choice) -> None:
+    """ValueError where a policy's distributions are not to be had here."""
+    for name in (choice.student, choice.teacher):
+        if recipe.policies[name].engine is not None:
+            raise ValueError(
+                f"policies.{name}.engine: the overlap is measured on whole distributions, which an engine does not "
+                "give. Remove it from the recipe that is compared."
+            )
+
+
 def _sampled(
     sampler: Sampler, policies: Mapping[str, Policy], prompts: PromptSet, at_once: int, count: int, seed: int
 ) -> Iterator[Rollouts]:
@@ -118,7 +130,7 @@ def _sampled(
     generator = torch.Generator().manual_seed(seed)
     for start in range(0, count, at_once):
         batch = prompts.take(range(start, min(start + at_once, count)), first_group=start)
-        rollouts = sampler(batch, policies, generator)
+        rollouts = call_with(sampler, batch, policies, generator, epoch=0.0)
         yield rollouts.rollouts if isinstance(rollouts, Sampled) else rollouts
 
 

@@ -7,12 +7,15 @@ import torch
 from pydantic import Field, model_validator
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from grpo_kit.engines.role import ENGINES, Engine
 from grpo_kit.hub import from_hub
 from grpo_kit.parts import table
+from grpo_kit.policies.lora import Lora, adapt, mistake_of
 from grpo_kit.policies.policy import Policy
 from grpo_kit.policies.tiny import tiny_path
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+HALF = (torch.bfloat16, torch.float16)
 
 
 @table
@@ -30,10 +33,13 @@ class PolicySpec:
         every: of a follower: steps of the loop between its updates.
         gguf_file: name of a GGUF file inside the model's folder, which is then dequantized.
         device: where it computes, `cpu`, `cuda`, `cuda:1`, ...; `auto` takes a GPU where there is one.
-        dtype: precision it computes in; a live policy keeps its weights in float32 all the same (or float64).
+        dtype: precision it computes in; a live policy keeps its weights in float32 all the same (or float64), but for
+            those that stand still beside an adapter.
+        lora: a live policy learns low-rank adapters instead of its weights.
         attention: attention implementation, as transformers names it (`sdpa`, `eager`, `flash_attention_2`, ...).
         micro_batch_tokens: largest number of padded tokens in one forward pass; lower it when memory runs out.
         trust_remote_code: run code that comes with the model.
+        engine: scores a frozen policy (a teacher), whose weights are then not loaded here; see `engines`.
     """
 
     model: str | None = None
@@ -46,6 +52,8 @@ class PolicySpec:
     attention: str | None = None
     micro_batch_tokens: Annotated[int, Field(ge=1)] = 16384
     trust_remote_code: bool = False
+    lora: Lora | None = None
+    engine: Annotated[Engine, ENGINES] | None = None
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> "PolicySpec":
@@ -55,9 +63,12 @@ class PolicySpec:
             )
         if self.follows is None and (self.decay != 0 or self.every != 1):
             raise ValueError("decay and every belong to a follower; give follows or leave them out")
-        for name in ("gguf_file", "device", "dtype", "attention", "trust_remote_code"):
+        for name in ("gguf_file", "device", "dtype", "attention", "trust_remote_code", "lora", "engine"):
             if self.follows is not None and getattr(self, name) != PolicySpec.__dataclass_fields__[name].default:
                 raise ValueError(f"a follower takes {name} from '{self.follows}'; remove it here")
+        for name in ("device", "attention", "micro_batch_tokens"):
+            if self.engine is not None and getattr(self, name) != PolicySpec.__dataclass_fields__[name].default:
+                raise ValueError(f"{name} is of no effect, since its engine computes; remove {name} or engine")
         return self
 
 
@@ -83,18 +94,27 @@ def position_limit(spec: PolicySpec) -> int | None:
 
     ValueError when there is no configuration to be had.
     """
-    return getattr(_configuration(spec), "max_position_embeddings", None)
+    return getattr(configuration(spec), "max_position_embeddings", None)
 
 
 def vocabulary_size(spec: PolicySpec) -> int:
     """The number of logits of a policy's model, found without its weights; errors as `position_limit`."""
-    return int(_configuration(spec).get_text_config().vocab_size)
+    return int(configuration(spec).get_text_config().vocab_size)
 
 
-def _configuration(spec: PolicySpec) -> Any:
+def mistake_of_lora(spec: PolicySpec) -> str | None:
+    """Why a policy's model cannot have the adapters it is given, found without its weights; None where it can."""
+    try:
+        return spec.lora and mistake_of(spec.lora, configuration(spec), trust_remote_code=spec.trust_remote_code)
+    except ValueError:  # no configuration, which others say
+        return None
+
+
+def configuration(spec: PolicySpec) -> Any:
+    """A model's configuration, found without its weights; ValueError says why there is none."""
     assert spec.model is not None
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
-    with from_hub(local=_is_local(spec.model)) as fault:
+    with from_hub(local=is_local(spec.model)) as fault:
         try:
             return AutoConfig.from_pretrained(
                 model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
@@ -107,7 +127,7 @@ def load_tokenizer(spec: PolicySpec) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a policy with its own model; ValueError when there is none to be had."""
     assert spec.model is not None
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
-    with from_hub(local=_is_local(spec.model)) as fault:
+    with from_hub(local=is_local(spec.model)) as fault:
         try:
             return AutoTokenizer.from_pretrained(
                 model_folder(spec.model), trust_remote_code=spec.trust_remote_code, **settings
@@ -116,29 +136,27 @@ def load_tokenizer(spec: PolicySpec) -> PreTrainedTokenizerBase:
             raise ValueError(_unloadable(spec.model, fault or _problem(error))) from error
 
 
-def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
+def load_policy(name: str, spec: PolicySpec, *, live: bool, seed: int = 0) -> Policy:
     """Load a policy with its own model; ValueError when its weights are not to be had.
 
-    A live policy keeps float32 weights and computes in `dtype` under autocast, since an AdamW step of a usual size is
-    lost in the rounding of bfloat16.
+    What learns of a live policy is kept in float32 and computes in `dtype` under autocast, since an AdamW step of a
+    usual size is lost in the rounding of bfloat16. The first numbers of an adapter are drawn from `seed`.
     """
     assert spec.model is not None
     tokenizer = load_tokenizer(spec)
-    dtype = DTYPES[spec.dtype]
-    stored = torch.float32 if live and dtype in (torch.bfloat16, torch.float16) else dtype
     settings: dict[str, Any] = {"gguf_file": spec.gguf_file} if spec.gguf_file else {}
     if spec.attention is not None:
         settings["attn_implementation"] = spec.attention
-    with from_hub(local=_is_local(spec.model)) as fault:
+    with from_hub(local=is_local(spec.model)) as fault:
         try:
             model, found = AutoModelForCausalLM.from_pretrained(  # pyright: ignore[reportGeneralTypeIssues]
                 model_folder(spec.model),
-                dtype=stored,
+                dtype=stored_dtype(spec, live=live),
                 trust_remote_code=spec.trust_remote_code,
                 output_loading_info=True,
                 **settings,
             )
-            model.to(device_of(spec)).eval().requires_grad_(live)
+            model.to(device_of(spec)).eval().requires_grad_(live and spec.lora is None)
         except Exception as error:  # damaged files raise kinds of their own
             raise ValueError(_unloadable(spec.model, fault or _problem(error))) from error
     absent = sorted({*found["missing_keys"], *found["mismatched_keys"]}, key=str)
@@ -152,8 +170,21 @@ def load_policy(name: str, spec: PolicySpec, *, live: bool) -> Policy:
         tokenizer=tokenizer,
         vocabulary=int(model.get_output_embeddings().weight.shape[0]),  # pyright: ignore
         micro_batch_tokens=spec.micro_batch_tokens,
-        autocast=dtype if dtype != stored else None,
+        autocast=autocast_dtype(spec, live=live),
+        adapter=adapt(model, spec.lora, seed=seed) if live and spec.lora is not None else None,
     )
+
+
+def stored_dtype(spec: PolicySpec, *, live: bool) -> torch.dtype:
+    """The precision of weights: never a half one for what learns; what stands still is kept as it computes."""
+    dtype = DTYPES[spec.dtype]
+    return torch.float32 if live and spec.lora is None and dtype in HALF else dtype
+
+
+def autocast_dtype(spec: PolicySpec, *, live: bool) -> torch.dtype | None:
+    """The precision of a forward pass where weights that learn are wider, adapters or the model's own."""
+    dtype = DTYPES[spec.dtype]
+    return dtype if live and dtype in HALF else None
 
 
 def _forget_quantization(model: Any) -> None:
@@ -163,7 +194,7 @@ def _forget_quantization(model: Any) -> None:
             delattr(holder, name)
 
 
-def _is_local(model: str) -> bool:
+def is_local(model: str) -> bool:
     """Whether a model is no matter of the hub."""
     return model.startswith("tiny:") or Path(model).exists() or _is_no_hub_name(model)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from grpo_kit.batch import Rollouts
 from grpo_kit.detail import Detail
 from grpo_kit.head import Distributions, Head, Hidden, read as read_chunks, reading
 from grpo_kit.joining import join_scores
+from grpo_kit.policies.lora import copied, whole_weights, without_adapters
+from grpo_kit.policies.served import scores_of
 from grpo_kit.shapes import Logits, TokenIds, TokenMask
 from grpo_kit.signals import Scores, TopTokens
 
@@ -37,6 +39,11 @@ class Policy:
         autocast: lower precision for the forward pass of a model kept in float32; None computes as stored.
         version: optimizer steps taken so far.
         linear_head: whether its logits are the head's matrix times the last hidden states; None finds out by trying.
+        shares_prompts: whether its samples can read one cache of their prompt, see `samplers.shared_prefix`; None finds
+            out by trying.
+        adapter: peft's model around a live `model` with adapters, see `Lora`; None without.
+        engines: engines at work for it, by their settings; a copy has none.
+        scored_by: the engine (`engines.Running`) that scores it; its weights are then not here.
     """
 
     name: str
@@ -47,11 +54,20 @@ class Policy:
     autocast: torch.dtype | None = None
     version: int = 0
     linear_head: bool | None = None
+    shares_prompts: bool | None = None
+    adapter: Any | None = None
+    engines: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    scored_by: Any | None = field(default=None, init=False, repr=False)
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.device
+        """Where the model is; the CPU where only an engine has its weights."""
+        return self.model.device if self.has_weights else torch.device("cpu")
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its weights are in this process."""
+        return self.model.device.type != "meta"
 
     @property
     def pad_id(self) -> int:
@@ -105,8 +121,13 @@ class Policy:
     def hidden(self, rollouts: Rollouts) -> Hidden:
         """The hidden state that predicts each completion token, of the tokens written alone, row after row.
 
-        With a head that is no linear map these are the model's logits instead, see `Head`.
+        With a head that is no linear map these are the model's logits instead, see `Head`. ValueError where an engine
+        has the weights.
         """
+        if not self.has_weights:
+            raise ValueError(
+                f"policy '{self.name}' is scored by an engine, which gives no hidden states. Remove its engine"
+            )
         ids, attention = self._padded(rollouts)
         width = rollouts.tokens.shape[1]
         inputs: dict[str, Any] = {
@@ -160,6 +181,10 @@ class Policy:
 
         Whole distributions keep a copy of the head where the policy learns, so that its updates do not move them.
         """
+        if self.scored_by is not None:
+            own: Any = self.model.get_output_embeddings()
+            sizes = {"vocabulary": self.vocabulary, "own": len(own.weight)}
+            return scores_of(self.scored_by, rollouts, name=self.name, temperature=temperature, detail=detail, **sizes)
         parts = list(self.micro_batches(rollouts, range(len(rollouts))))
         if not parts:
             return Scores(logprobs=rollouts.mask.float())
@@ -170,14 +195,45 @@ class Policy:
             scores = replace(scores, distributions=scores.distributions.snapshot())
         return scores
 
+    def engine(self, settings: Any) -> Any:
+        """The running engine (`engines.Running`) with these settings (`engines.Engine`), started once."""
+        if settings not in self.engines:
+            self.engines[settings] = settings(self)
+        return self.engines[settings]
+
+    def close(self) -> None:
+        """Stop its engines."""
+        self.scored_by = None
+        while self.engines:
+            self.engines.popitem()[1].close()
+
     def is_finite(self) -> bool:
         """Whether every weight is a finite number."""
         return all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters())
 
-    def save(self, folder: Path) -> None:
-        """Write weights (safetensors), configuration and tokenizer, as `AutoModelForCausalLM` loads them."""
-        self.model.save_pretrained(folder)
+    def frozen_copy(self, name: str, *, adapters: bool = True) -> "Policy":
+        """A policy of the same weights that does not learn, with its adapters or without; see `policies.lora.copied`.
+
+        Without adapters all of its weights are shared, and it computes in their precision.
+        """
+        model = copied(self.model) if adapters else without_adapters(self.model)
+        autocast = self.autocast if adapters else None
+        return replace(self, name=name, model=model, autocast=autocast, adapter=None)
+
+    def whole_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight by its plain name, adapters merged, one at a time; see `policies.lora.whole_weights`."""
+        return whole_weights(self.model)
+
+    def save_whole(self, folder: Path) -> None:
+        """Write whole weights (safetensors), configuration and tokenizer, as `AutoModelForCausalLM` loads them."""
+        self.model.save_pretrained(folder, state_dict=dict(self.whole_weights()))
         self.tokenizer.save_pretrained(folder)
+
+    def save(self, folder: Path) -> None:
+        """Write the whole weights and, of a policy with one, its adapter to `adapter/` below, as peft loads it."""
+        self.save_whole(folder)
+        if self.adapter is not None:
+            self.adapter.save_pretrained(folder / "adapter", save_embedding_layers=False)
 
     def _padded(self, rollouts: Rollouts) -> tuple[TokenIds, Tensor]:
         """Prompts padded on the left and completions on the right, so that all completions start at one column."""

@@ -28,7 +28,7 @@ def evaluate(recipe: Recipe, policies: Mapping[str, Policy], questions: PromptSe
             samples=settings.samples,
             max_new_tokens=settings.max_new_tokens or getattr(training, "max_new_tokens", 512),
             stop=getattr(training, "stop", ()),
-            rows_per_batch=getattr(training, "rows_per_batch", 512),
+            rows_per_batch=settings.rows_per_batch or getattr(training, "rows_per_batch", 512),
         )
         found = evaluate_policy(
             policies[name],

@@ -13,10 +13,12 @@ from rich.table import Table
 from grpo_kit.data.report import describe_set
 from grpo_kit.diagnostics import low_sample_size
 from grpo_kit.loop import Report, train
+from grpo_kit.mismatch import large_mismatch
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.buffering import fill_buffer, idle_policies
 from grpo_kit.run.curves import draw_curves
+from grpo_kit.run.engines import refuse_absent
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.folder import RunFolder
 from grpo_kit.run.interrupt import INTERRUPTED, Interrupt
@@ -64,9 +66,8 @@ class Session:
 
     def _after(self, report: Report) -> None:
         self._warn_of_missing_rewards(report)
-        if (low := low_sample_size(report.metrics)) and "sample size" not in self.warned:
-            self.warned.add("sample size")
-            self._say(f"step {report.step}: {low}", style="yellow")
+        self._warn_once("sample size", report.step, low_sample_size(report.metrics))
+        self._warn_once("numerics of the sampler", report.step, large_mismatch(report.metrics))
         tokenizer = next(iter(self.policies.values())).tokenizer
         self.folder.samples(report, self.recipe.log_samples, tokenizer)
         self.folder.statuses(report, self.statuses, tokenizer)
@@ -76,6 +77,11 @@ class Session:
             self._evaluate(report.metrics)
         else:
             self.folder.metrics(report.metrics)
+
+    def _warn_once(self, about: str, step: int, warning: str | None) -> None:
+        if warning is not None and about not in self.warned:
+            self.warned.add(about)
+            self._say(f"step {step}: {warning}", style="yellow")
 
     def _warn_of_missing_rewards(self, report: Report) -> None:
         """Say, once a learner, that a step had no reward at all for it: nothing was learned from its rows."""
@@ -133,6 +139,8 @@ class Session:
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
     def _close(self, code: int) -> None:
+        for policy in self.policies.values():
+            policy.close()
         whole = tuple(name for name in self.recipe.learners if self.policies[name].is_finite())
         for name in self.recipe.learners:
             if name not in whole:
@@ -166,14 +174,18 @@ def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, cons
 
     KeyboardInterrupt when Ctrl-C ended the filling; the finished shards are kept.
     """
+    refuse_absent(recipe)
     for line in describe(inputs):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     idle = idle_policies(recipe, inputs)
-    policies = load_policies(recipe, idle=idle)
+    longest = max(map(len, inputs.prompts.ids), default=0) + getattr(recipe.sampler, "max_new_tokens", 0)
+    policies = load_policies(recipe, idle=idle, longest=longest)
     if isinstance(recipe.sampler, Replay):
         if not fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt()):
             raise KeyboardInterrupt
         idle = idle_policies(recipe, inputs)
+        for name in idle & policies.keys():
+            policies[name].close()
         policies = {name: policy for name, policy in policies.items() if name not in idle}
     return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
 

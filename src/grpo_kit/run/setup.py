@@ -1,7 +1,6 @@
 """Everything a recipe needs from the world, loaded and checked before the first step."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,11 +13,14 @@ from grpo_kit.data import Data, PromptSet, PromptStream, Rows, as_rows, encode_p
 from grpo_kit.data.columns import missing_columns
 from grpo_kit.data.encode import Judge
 from grpo_kit.data.report import bad_rows, first_faults
+from grpo_kit.detail import Detail
 from grpo_kit.policies import Policy, load_policy, load_tokenizer
-from grpo_kit.policies.load import device_of, position_limit, vocabulary_size
+from grpo_kit.policies.load import device_of, mistake_of_lora, position_limit, vocabulary_size
+from grpo_kit.policies.serving import load_served
 from grpo_kit.recipe import Recipe
 from grpo_kit.rewards import Python, Reward
 from grpo_kit.run.buffering import mistakes_of_buffer
+from grpo_kit.run.engines import too_short
 from grpo_kit.run.inputs import Inputs
 from grpo_kit.samplers.mixed import places_of
 
@@ -74,6 +76,8 @@ def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) 
                 mistakes.append(f"{place}: {error}")
             said.add(str(error))
     mistakes += [*_too_long(recipe, sets, tokenizers), *_too_many(recipe, tokenizers)]
+    if "data" in sets:
+        mistakes += too_short(recipe, max((len(ids) for ids in sets["data"].ids), default=0))
     if recipe.curriculum is not None and "data" in sets and len(sets["data"]) < recipe.prompts_per_step:
         few = (
             f"prompts_per_step: {recipe.prompts_per_step}, but a curriculum draws no prompt twice in a step and there "
@@ -146,6 +150,8 @@ def _tokenizers(recipe: Recipe) -> tuple[dict[str, PreTrainedTokenizerBase], lis
                 device_of(spec)
             except ValueError as error:
                 mistakes.append(f"policies.{name}.device: {error}.")
+            if name in tokenizers and (problem := mistake_of_lora(spec)):
+                mistakes.append(f"policies.{name}.lora: {problem}.")
     return tokenizers, [*mistakes, *shared_vocabulary(tokenizers)]
 
 
@@ -180,28 +186,54 @@ def _too_many(recipe: Recipe, readable: Collection[str]) -> Iterator[str]:
             yield f"top_k of '{name}': {top_k} of a vocabulary of {min(sizes)}. Lower it."
 
 
-def load_policies(recipe: Recipe, *, idle: Collection[str] = ()) -> dict[str, Policy]:
-    """Load every policy that is not idle, followers as copies of those they follow, all on their common vocabulary."""
+def load_policies(recipe: Recipe, *, idle: Collection[str] = (), longest: int = 0) -> dict[str, Policy]:
+    """Load every policy that is not idle, followers as copies of those they follow, all on their common vocabulary.
+
+    Weights that no policy learns are in memory once: followers share those beside the adapters of the policy they
+    follow, and a frozen policy those of a live one with adapters that was loaded alike. Engines that score are started
+    (or reached), and tried on a row of `longest` tokens.
+    """
     mistakes: list[str] = []
     policies: dict[str, Policy] = {}
     for name, spec in recipe.policies.items():
-        if spec.follows is None and name not in idle:
+        if spec.follows is None and name not in idle and twin_of(recipe, name) is None:
             try:
-                policies[name] = load_policy(name, spec, live=name in recipe.learners)
+                if spec.engine is None:
+                    policies[name] = load_policy(name, spec, live=name in recipe.learners, seed=recipe.seed)
+                else:
+                    top_k = recipe.details().get(name, Detail()).top_k
+                    policies[name] = load_served(name, spec, longest=longest, top_k=top_k)
             except ValueError as error:
                 mistakes.append(f"policies.{name}: {error}.")
     if mistakes:
+        for policy in policies.values():
+            policy.close()
         raise RecipeError(mistakes, recipe.name)
     for name, spec in recipe.policies.items():
         if spec.follows is not None:
-            original = policies[spec.follows]
-            model = deepcopy(original.model).requires_grad_(False)
-            policies[name] = replace(original, name=name, model=model, micro_batch_tokens=spec.micro_batch_tokens)
+            copy = policies[spec.follows].frozen_copy(name)
+        elif name not in policies and name not in idle:
+            copy = policies[str(twin_of(recipe, name))].frozen_copy(name, adapters=False)
+        else:
+            continue
+        policies[name] = replace(copy, micro_batch_tokens=spec.micro_batch_tokens)
     sizes = [vocabulary_size(recipe.policies[name]) for name in idle]  # their scores are over it as well
     common = min([*sizes, *(policy.vocabulary for policy in policies.values())])
     for policy in policies.values():
         policy.vocabulary = common
     return {name: policies[name] for name in recipe.policies if name in policies}
+
+
+def twin_of(recipe: Recipe, name: str) -> str | None:
+    """The live policy with adapters whose model, without them, is that of a frozen policy; None where there is none."""
+    spec = recipe.policies[name]
+    if name in recipe.learners or spec.follows is not None:
+        return None
+    for live in recipe.learners:
+        other = recipe.policies.get(live)
+        if other and other.lora and replace(other, lora=None, micro_batch_tokens=spec.micro_batch_tokens) == spec:
+            return live
+    return None
 
 
 def prompt_stream(recipe: Recipe, inputs: Inputs) -> PromptStream:

@@ -1,19 +1,20 @@
-"""Autoregressive decoding: each prompt is prefilled once for all its samples, and finished rows leave the batch."""
+"""Autoregressive decoding: one token after another is drawn for all rows, and finished rows leave the batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from einops import rearrange, repeat
+from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import DynamicCache
 
 from grpo_kit.batch import Sampling, StopReason
-from grpo_kit.policies.policy import Policy, pad_left
+from grpo_kit.policies.policy import Policy
+from grpo_kit.samplers.writing import RowLogits, Writing
 from grpo_kit.shapes import PerToken, TokenIds, TokenMask
 
-RowLogits = Float[Tensor, "row vocabulary"]
+LEAVE_TOGETHER = 1 / 8
+"""Rows that have ended leave the batch when they are this share of it: each time, those that stay are copied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +24,7 @@ class Completions:
     tokens: TokenIds
     mask: TokenMask
     logprobs: PerToken
+    model_logprobs: PerToken
     stop_reasons: tuple[StopReason, ...]
 
 
@@ -40,53 +42,57 @@ def decode(
     uniform numbers.
 
     Own decoding rather than `generate`, because the rows must be a function of the given numbers alone (no global
-    random state) and `generate` neither shares a prefill among samples nor drops finished rows.
+    random state) and `generate` neither shares a prompt's cache among its samples nor drops finished rows.
     """
     samples, steps = len(uniforms) // len(prompts), uniforms.shape[1]
-    eos = torch.tensor(sorted(policy.eos_ids), device=policy.device)
+    eos = torch.tensor(sorted(policy.eos_ids), dtype=torch.long, device=policy.device)
     tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=policy.device)
     mask = torch.zeros_like(tokens, dtype=torch.bool)
-    logprobs = torch.zeros_like(tokens, dtype=torch.float32)
+    logprobs, model_logprobs = (torch.zeros_like(tokens, dtype=torch.float32) for _ in range(2))
     uniforms = uniforms.to(policy.device)
-
-    prompt_ids, prompt_mask = pad_left(prompts, policy.pad_id, policy.device)
-    cache = DynamicCache(config=policy.model.config)
-    first = _next_logits(policy, prompt_ids, prompt_mask, (prompt_mask.cumsum(1) - 1).clamp(min=0), cache)
-    cache.batch_repeat_interleave(samples)
-    logits = repeat(first, "prompt vocabulary -> (prompt sample) vocabulary", sample=samples)
-    attention = repeat(prompt_mask, "prompt token -> (prompt sample) token", sample=samples)
-    alive = torch.arange(len(uniforms), device=policy.device)
     reasons: list[StopReason] = ["length"] * len(uniforms)
 
-    for step in range(steps):
-        distribution = restrict(logits, sampling)
-        if len(damaged := torch.nonzero(distribution.isnan().any(dim=1))):
-            raise ArithmeticError(
-                f"policy '{policy.name}' (version {policy.version}) gives row {int(alive[damaged[0, 0]])} no "
-                f"distribution (NaN) for token {step}. Its weights are damaged; lower the learning rate"
-            )
-        chosen = draw(distribution, uniforms[alive, step]) if sampling.temperature > 0 else distribution.argmax(1)
-        tokens[alive, step], mask[alive, step] = chosen, True
-        logprobs[alive, step] = distribution[torch.arange(len(alive)), chosen].to(logprobs)
-        ended = torch.isin(chosen, eos)
-        stopped = ~ended & _hits_stop(policy, tokens[alive, : step + 1], stop)
-        for row in alive[ended].tolist():
-            reasons[row] = "eos"
-        for row in alive[stopped].tolist():
-            reasons[row] = "stop"
-        unfinished = torch.nonzero(~(ended | stopped)).flatten()
-        if len(unfinished) == 0 or step + 1 == steps:
-            break
-        if len(unfinished) < len(alive):
-            alive, chosen, attention = alive[unfinished], chosen[unfinished], attention[unfinished]
-            cache.batch_select_indices(unfinished)
-        attention = torch.cat([attention, attention.new_ones((len(alive), 1))], dim=1)
-        positions = attention.sum(1, keepdim=True) - 1
-        logits = _next_logits(policy, rearrange(chosen, "row -> row 1"), attention, positions, cache)
+    writing = Writing(policy, prompts, samples)
+    rows = torch.arange(len(uniforms), device=policy.device)  # those still computed
+    done = torch.zeros_like(rows, dtype=torch.bool)  # which of these have ended
+    with writing.at_work():
+        for step in range(steps):
+            whole = temper(writing.logits, sampling.temperature)
+            distribution = restrict(whole, sampling)
+            if len(damaged := torch.nonzero(distribution[:, 0].isnan())):
+                raise ArithmeticError(
+                    f"policy '{policy.name}' (version {policy.version}) gives row {int(rows[damaged[0, 0]])} no "
+                    f"distribution (NaN) for token {step}. Its weights are damaged; lower the learning rate"
+                )
+            chosen = draw(distribution, uniforms[rows, step]) if sampling.temperature > 0 else distribution.argmax(1)
+            tokens[rows, step], mask[rows, step] = chosen, ~done
+            own = torch.arange(len(rows), device=policy.device)
+            logprobs[rows, step] = distribution[own, chosen].to(logprobs)
+            model_logprobs[rows, step] = whole[own, chosen].to(logprobs)
+            ended = torch.isin(chosen, eos) & ~done
+            stopped = _hits_stop(policy, tokens[rows, : step + 1], stop) & ~ended & ~done
+            for row in rows[ended].tolist():
+                reasons[row] = "eos"
+            for row in rows[stopped].tolist():
+                reasons[row] = "stop"
+            done = done | ended | stopped
+            left = len(done) - int(done.sum())
+            if left == 0 or step + 1 == steps:
+                break
+            if left <= (1 - LEAVE_TOGETHER) * len(done):
+                kept = torch.nonzero(~done).flatten()
+                rows, chosen, done = rows[kept], chosen[kept], done[kept]
+                writing.keep(kept)
+            writing.add(chosen)
 
     width = int(mask.sum(1).max())
+    tokens, logprobs, model_logprobs = (torch.where(mask, found, 0) for found in (tokens, logprobs, model_logprobs))
     return Completions(
-        tokens=tokens[:, :width], mask=mask[:, :width], logprobs=logprobs[:, :width], stop_reasons=tuple(reasons)
+        tokens=tokens[:, :width],
+        mask=mask[:, :width],
+        logprobs=logprobs[:, :width],
+        model_logprobs=model_logprobs[:, :width],
+        stop_reasons=tuple(reasons),
     )
 
 
@@ -99,23 +105,34 @@ def _hits_stop(policy: Policy, tokens: TokenIds, stop: Sequence[str]) -> Bool[Te
     return torch.tensor([any(text in written for text in stop) for written in texts], device=tokens.device)
 
 
-def restrict(logits: RowLogits, sampling: Sampling) -> RowLogits:
-    """Log-probabilities of the distribution to draw from: tempered, cut by top-k and then top-p, renormalized.
+def temper(logits: RowLogits, temperature: float) -> RowLogits:
+    """Log-probabilities at a temperature, nothing cut; untempered at 0 (greedy)."""
+    return (logits if temperature in (0, 1) else logits / temperature).log_softmax(1)
 
-    At temperature 0 (greedy) they are the untempered model's, uncut.
+
+def restrict(logprobs: RowLogits, sampling: Sampling) -> RowLogits:
+    r"""Log-probabilities of the distribution to draw from: tempered ones, cut and renormalized.
+
+    The cuts are vLLM's and in its order, each made on what the one before it left: min-p drops tokens with
+    $p < m \max_v p_v$; top-k keeps the k most likely, and all that are as likely as the last of them; top-p drops the
+    least likely tokens whose mass together is at most $1 - p$, those of lower ids first among equally likely ones.
+    (transformers makes the same cuts with min-p at the end; then top-p sees the mass that min-p would have dropped.)
+    Nothing is cut from greedy rows.
     """
+    kept = logprobs
     if sampling.temperature == 0:
-        return logits.log_softmax(1)
-    logits = logits / sampling.temperature
-    if 0 < sampling.top_k < logits.shape[1]:
-        weakest = logits.topk(sampling.top_k, dim=1).values[:, -1:]
-        logits = torch.where(logits >= weakest, logits, -torch.inf)
+        return logprobs
+    if sampling.min_p > 0:
+        chances = kept.softmax(1)
+        kept = kept.masked_fill(chances < sampling.min_p * chances.amax(1, keepdim=True), -torch.inf)
+    if 0 < sampling.top_k < kept.shape[1]:
+        kept = kept.masked_fill(kept < kept.topk(sampling.top_k, dim=1).values[:, -1:], -torch.inf)
     if sampling.top_p < 1:
-        ranked, order = logits.log_softmax(1).sort(dim=1, descending=True)
-        before = ranked.exp().cumsum(1) - ranked.exp()
-        cut = torch.zeros_like(logits, dtype=torch.bool).scatter(1, order, before >= sampling.top_p)
-        logits = logits.masked_fill(cut, -torch.inf)
-    return logits.log_softmax(1)
+        ranked, order = kept.sort(dim=1, stable=True)
+        unlikely = ranked.softmax(1).cumsum(1) <= 1 - torch.tensor(sampling.top_p)
+        unlikely[:, -1] = False
+        kept = kept.masked_fill(torch.zeros_like(unlikely).scatter(1, order, unlikely), -torch.inf)
+    return logprobs if kept is logprobs else kept.log_softmax(1)
 
 
 def draw(logprobs: RowLogits, uniforms: Float[Tensor, " row"]) -> Int[Tensor, " row"]:
@@ -124,16 +141,3 @@ def draw(logprobs: RowLogits, uniforms: Float[Tensor, " row"]) -> Int[Tensor, " 
     total = cumulative[:, -1]
     target = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(cumulative, rearrange(target, "row -> row 1"), right=True)[:, 0]
-
-
-def _next_logits(policy: Policy, ids: TokenIds, attention: Tensor, positions: Tensor, cache: DynamicCache) -> RowLogits:
-    with policy.computing():
-        output = policy.model(
-            input_ids=ids,
-            attention_mask=attention,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-    return output.logits[:, -1, : policy.vocabulary].float()

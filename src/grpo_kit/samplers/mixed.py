@@ -7,9 +7,11 @@ import torch
 from pydantic import Field, model_validator
 
 from grpo_kit.batch import Prompts, Rollouts
-from grpo_kit.joining import concatenate
+from grpo_kit.data.prompts import PromptSet
+from grpo_kit.detail import Detail
 from grpo_kit.parts import part, table
 from grpo_kit.policies.policy import Policy
+from grpo_kit.samplers import together
 from grpo_kit.samplers.data_rows import DataRows
 from grpo_kit.samplers.role import SAMPLERS, Sampler
 
@@ -56,61 +58,47 @@ class Mixed:
 
     @model_validator(mode="after")
     def _fit_together(self) -> "Mixed":
-        found = [own.sampler for own in self.of]
-        if any(getattr(own, "greedy", False) for own in found):
-            raise ValueError(
-                "greedy = true writes greedy rows of some prompts alone, and an advantage that compares with them "
-                "needs those of all. Leave it out, or use that sampler without others"
-            )
-        if any(getattr(own, "supplies_signals", False) for own in found):
-            raise ValueError(
-                "a sampler that supplies signals with its rows (replay) cannot be mixed: rows of the others would have "
-                "none. Use it without others"
-            )
-        temperatures = {own.temperature for own in found if hasattr(own, "temperature")}  # pyright: ignore[reportAttributeAccessIssue]
-        if len(temperatures) > 1:
-            raise ValueError(
-                f"its samplers have temperatures {sorted(temperatures)}, and all rows of a step are scored at one. "
-                "Give them one temperature"
-            )
+        together.agree(self._samplers)
         return self
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The policies that its samplers need."""
-        return tuple(dict.fromkeys(name for own in self.of for name in getattr(own.sampler, "reads", ())))
+        return together.reads(self._samplers)
+
+    @property
+    def inner(self) -> dict[str, Sampler]:
+        """Its samplers, by their keys."""
+        return {f"of.{number}.sampler": own.sampler for number, own in enumerate(self.of)}
 
     @property
     def samples(self) -> int:
         """Rows of a prompt at most."""
-        return max(self._known("samples", 1))
+        return max(together.known(self._samplers, "samples", 1))
 
     @property
     def max_new_tokens(self) -> int:
         """The longest completion of any of them; AttributeError where none says."""
-        return max(self._known("max_new_tokens"))
+        return max(together.known(self._samplers, "max_new_tokens"))
 
     @property
     def rows_per_batch(self) -> int:
         """The fewest rows that one of them decodes together; AttributeError where none says."""
-        return min(self._known("rows_per_batch"))
+        return min(together.known(self._samplers, "rows_per_batch"))
 
     @property
     def temperature(self) -> float:
         """The temperature of those that sample; AttributeError where none says."""
-        return self._known("temperature")[0]
+        return together.known(self._samplers, "temperature")[0]
 
     @property
     def stop(self) -> tuple[str, ...]:
         """The strings that end a completion of any of them."""
-        return tuple(dict.fromkeys(text for texts in self._known("stop", ()) for text in texts))
+        return tuple(dict.fromkeys(text for texts in together.known(self._samplers, "stop", ()) for text in texts))
 
-    def _known(self, name: str, *default: Any) -> list[Any]:
-        """What the samplers say of themselves under a name; AttributeError, as from any of them, where none does."""
-        found = [getattr(own.sampler, name, *default) for own in self.of if default or hasattr(own.sampler, name)]
-        if not found:
-            raise AttributeError(name)
-        return found
+    @property
+    def _samplers(self) -> list[Sampler]:
+        return [own.sampler for own in self.of]
 
     def counts(self, prompts: int) -> tuple[int, ...]:
         """How many of so many prompts go to each sampler.
@@ -127,30 +115,24 @@ class Mixed:
             counts[number] += 1
         return tuple(counts)
 
-    def __call__(self, prompts: Prompts, policies: Mapping[str, Policy], generator: torch.Generator) -> Rollouts:
+    def __call__(
+        self, prompts: Prompts, policies: Mapping[str, Policy], generator: torch.Generator, **offers: Any
+    ) -> Rollouts:
         """Every sampler's rows of its prompts; see the class."""
         order = torch.randperm(len(prompts), generator=generator).tolist()
         found: list[Rollouts] = []
         for own, count in zip(self.of, self.counts(len(prompts)), strict=True):
             chosen, order = sorted(order[:count]), order[count:]
             if chosen:
-                rows = own.sampler(_of(prompts, chosen), policies, generator)
-                if not isinstance(rows, Rollouts):
-                    raise ValueError("sampler: a sampler that supplies signals with its rows cannot be mixed")
-                found.append(rows)
-        together = concatenate(found)
-        place = {group: number for number, group in enumerate(prompts.groups)}
-        groups = together.groups.tolist()
-        return together.take(sorted(range(len(together)), key=lambda row: place[groups[row]]))
+                chosen_ones = together.some_of(prompts, chosen)
+                found.append(together.write(own.sampler, chosen_ones, policies, generator, **offers))
+        return together.prompt_by_prompt(found, prompts)
 
-
-def _of(prompts: Prompts, numbers: list[int]) -> Prompts:
-    """Some of the prompts."""
-    return Prompts(
-        ids=tuple(prompts.ids[number] for number in numbers),
-        groups=tuple(prompts.groups[number] for number in numbers),
-        columns={name: tuple(values[number] for number in numbers) for name, values in prompts.columns.items()},
-    )
+    def renew(
+        self, step: int, policies: Mapping[str, Policy], prompts: PromptSet, details: Mapping[str, Detail]
+    ) -> dict[str, float]:
+        """Before each step, by the loop: its samplers' own; metrics of them."""
+        return together.renew(self._samplers, step, policies, prompts, details)
 
 
 def portions(sampler: object, prompts: int, place: str = "sampler") -> Iterator[tuple[str, Any, int]]:
@@ -164,11 +146,10 @@ def portions(sampler: object, prompts: int, place: str = "sampler") -> Iterator[
 
 def places_of(sampler: object, place: str = "sampler") -> dict[str, Any]:
     """The samplers that write rows, or wrote those of a buffer, by their places in a recipe."""
-    found: dict[str, Any] = {}
-    for own_place, own, _ in portions(sampler, 1, place):
-        inside = getattr(own, "of", None) if getattr(own, "supplies_signals", False) else None
-        found |= {own_place: own} if inside is None else places_of(inside, f"{own_place}.of")
-    return found
+    inside: Mapping[str, object] | None = getattr(sampler, "inner", None)
+    if inside is None:
+        return {place: sampler}
+    return {name: own for key, held in inside.items() for name, own in places_of(held, f"{place}.{key}").items()}
 
 
 def writers(sampler: object) -> tuple[str, ...]:

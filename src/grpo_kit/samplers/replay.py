@@ -62,6 +62,11 @@ class Replay:
             raise ValueError("max_age: without refresh no row is ever written again, and all would soon be too old")
         return self
 
+    @property
+    def inner(self) -> dict[str, Sampler]:
+        """The sampler that writes the rows, by its key."""
+        return {"of": self.of}
+
     def __getattr__(self, name: str) -> Any:
         """What the inner sampler says of itself: its policies, samples, temperature, ..."""
         if name.startswith("_") or name in self.__dataclass_fields__:

@@ -15,7 +15,9 @@ class Sampler(Protocol):
     """Prompts, policies and a generator in, rollouts with their behavior policy out.
 
     A sampler that knows what policies say of its rows gives `Sampled`, the rollouts with those signals. It names the
-    policies that it calls in `reads`, and may ask for `details`: how much is read of each policy that nothing moves.
+    policies that it calls in `reads`, and may ask for `details`: how much is read of each policy that nothing moves,
+    and for `epoch`: the passes over the data finished before this step, as a number that grows from 0 (the prompts
+    drawn over the number of prompts). One that holds other samplers names them in `inner`, by their keys.
     """
 
     def __call__(

@@ -33,8 +33,12 @@ class TransformersSampler:
         top_p: nucleus mass kept, in (0, 1]. Below 1 the rows come from another distribution than the policy, and
             importance weights are biased by the mass cut off.
         top_k: number of most likely tokens kept; 0 keeps all. As for `top_p`.
+        min_p: tokens less likely than this times the likeliest one are cut, in [0, 1); 0 keeps all. As for `top_p`;
+            of the three cuts it is the first, then comes `top_k`.
         greedy: also write one greedy completion a prompt, for an advantage that compares with it.
-        stop: strings that end a completion (stop reason `stop`); the tokens keep them, the text is cut before.
+        stop: strings that end a completion (stop reason `stop`), special tokens written out among them; the tokens
+            keep them, the text is cut before. Every end-of-sequence token of the model and of its tokenizer ends it
+            without being named here.
         rows_per_batch: rows decoded together, whole prompts at a time; lower it when memory runs out.
     """
 
@@ -44,6 +48,7 @@ class TransformersSampler:
     temperature: Annotated[float, Field(ge=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
+    min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
     greedy: bool = False
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     rows_per_batch: Annotated[int, Field(ge=1)] = 512
@@ -51,7 +56,7 @@ class TransformersSampler:
     @property
     def sampling(self) -> Sampling:
         """The distribution drawn from."""
-        return Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
+        return Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, min_p=self.min_p)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -90,6 +95,7 @@ class TransformersSampler:
                 ),
                 writer=writer,
                 logprobs=torch.cat([widen(completions.logprobs, width) for completions in written]),
+                model_logprobs=torch.cat([widen(completions.model_logprobs, width) for completions in written]),
             ),
         )
 

@@ -9,6 +9,7 @@ from grpo_kit.batch import Experience, Prompts, Rewards, Sampled
 from grpo_kit.data import PromptStream
 from grpo_kit.joining import join
 from grpo_kit.memory import Memory
+from grpo_kit.mismatch import of_mismatch
 from grpo_kit.objective import NonFiniteError
 from grpo_kit.offers import call_with
 from grpo_kit.policies import Policy
@@ -32,6 +33,7 @@ def collect(
 
     What rewards remember is moved on by the last round of sampling alone: all rounds of a step see one state.
     """
+    epoch = prompts.epoch
     remembered = {key: state for key, state in memory.states.items() if key.startswith("rewards.")}
 
     def one_round(same_step: bool) -> Experience:
@@ -39,7 +41,7 @@ def collect(
             memory.states.pop(f"rewards.{name}", None)
         memory.states |= remembered
         drawn = prompts.take(recipe.prompts_per_step, same_step=same_step)
-        experience = sample(recipe, policies, drawn, generator, memory, clock, step)
+        experience = sample(recipe, policies, drawn, generator, memory, clock, step, epoch)
         if recipe.curriculum is not None:
             prompts.observe(pass_rates(experience, recipe.curriculum.reward))
         return experience
@@ -58,6 +60,7 @@ def collect(
     report |= (
         clock.metrics
         | diagnostics.of_sampling(experience.rollouts)
+        | of_mismatch(experience.rollouts, experience.signals)
         | {"time/tokens_per_second": clock.tokens_per_second}
     )
     report |= {
@@ -111,10 +114,12 @@ def sample(
     memory: Memory,
     clock: Clock,
     step: int,
+    epoch: float,
 ) -> Experience:
     """One round: rollouts, the frozen signals that some part asked for, and every reward component."""
     try:
-        written = call_with(recipe.sampler, prompts, policies, generator, details=recipe.frozen_details())
+        details = recipe.frozen_details()
+        written = call_with(recipe.sampler, prompts, policies, generator, details=details, epoch=epoch)
     except ArithmeticError as error:
         raise NonFiniteError(f"step {step}: {error}.") from error
     written = written if isinstance(written, Sampled) else Sampled(rollouts=written, signals={})

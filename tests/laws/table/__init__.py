@@ -22,6 +22,7 @@ ROLES = {name: EVERY_ROLE[name] for name in OF_ROLE}
 ELSEWHERE = {
     "samplers": "they draw from a model; tests/samplers",
     "data": "they make prompts; tests/data",
+    "engines": "they run models; tests/engines",
 }
 """Roles whose parts the laws of section 6 say nothing about, and where they are tested."""
 PARTS = {name: module.PARTS for name, module in OF_ROLE.items()}
