@@ -11,6 +11,7 @@ REFILL = "refill={rewards={correctness=1.0}}"
 ROWS = "kind='data_rows', policy='small', max_new_tokens=48"
 WRITING = "kind='transformers', policy='small', samples=2, max_new_tokens=48"
 DATA = f"sampler={{{ROWS}}}"
+ENGINE = "kind='vllm', samples=2, max_new_tokens=48"
 HALVES = f"sampler={{kind='mixed', of=[{{share=0.5, sampler={{{WRITING}}}}}, {{share=0.5, sampler={{{ROWS}}}}}]}}"
 REMAX = "learners.small.terms.policy.advantage={kind='remax'}"
 
@@ -145,6 +146,24 @@ CASES = {
         ["sampler.of.0.sampler.temperature: 0 is greedy: a group's rows would all be the same. Use more than 0."],
         [f"sampler.of=[{{share=0.5, sampler={{{WRITING}, temperature=0.1}}}}, {{share=0.5, sampler={{{ROWS}}}}}]"],
         "gkd",
+    ),
+    "syncs of a policy that does not learn": (
+        [
+            f"sampler.of=[{{share=0.5, sampler={{{ENGINE}, policy='large', sync_every=2}}}}, {{share=0.5, sampler={{{ROWS}}}}}]"
+        ],
+        ["sampler.of.0.sampler.sync_every: 'large' does not learn, so there is nothing to sync. Remove it."],
+        [
+            f"sampler.of=[{{share=0.5, sampler={{{ENGINE}, policy='small', sync_every=2}}}}, {{share=0.5, sampler={{{ROWS}}}}}]"
+        ],
+        "gkd",
+    ),
+    "syncs of a buffer's engine": (
+        [f"sampler.of={{{ENGINE}, policy='small', sync_every=2}}"],
+        [
+            "sampler.of.sync_every: a buffer's engine is synced whenever it is filled, so this changes nothing. Remove it; sampler.refresh says when rows are written anew."
+        ],
+        [f"sampler.of={{{ENGINE}, policy='small'}}"],
+        "semi_opd",
     ),
     "shares that are no whole": (
         [f"sampler.of=[{{share=0.5, sampler={{{WRITING}}}}}, {{share=0.4, sampler={{{ROWS}}}}}]"],

@@ -19,6 +19,7 @@ def of_sampling(recipe: Recipe) -> Iterator[Finding]:
             if getattr(sampler, key, None) == greedy:
                 same = "is greedy: a group's rows would all be the same"
                 yield (f"{place}.{key}: {greedy} {same}. Use more than {greedy}.",)
+        yield from _syncs(recipe, place, sampler)
     yield from _mixture(recipe)
     yield from _replay(recipe)
     yield from _data_rows(recipe)
@@ -27,6 +28,20 @@ def of_sampling(recipe: Recipe) -> Iterator[Finding]:
     yield from _refill(recipe)
     yield from _curriculum(recipe)
     yield from _greedy_rows(recipe)
+
+
+def _syncs(recipe: Recipe, place: str, sampler: object) -> Iterator[Finding]:
+    """A pace of syncs where there is nothing to sync, or where a buffer decides when there is."""
+    if getattr(sampler, "sync_every", 1) == 1:
+        return
+    if isinstance(recipe.sampler, Replay):
+        filled = "a buffer's engine is synced whenever it is filled, so this changes nothing"
+        yield f"{place}.sync_every: {filled}. Remove it; sampler.refresh says when rows are written anew.", "sampler"
+        return
+    for name in getattr(sampler, "reads", ()):
+        if name in recipe.policies and name not in recipe.learners and recipe.policies[name].follows is None:
+            still = f"'{name}' does not learn, so there is nothing to sync"
+            yield f"{place}.sync_every: {still}. Remove it.", f"learners.{name}"
 
 
 def _mixture(recipe: Recipe) -> Iterator[Finding]:

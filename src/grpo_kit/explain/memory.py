@@ -4,12 +4,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, Cache, DynamicCache, PreTrainedTokenizerBase
 
 from grpo_kit.batch import Rollouts
 from grpo_kit.checks.findings import trained_rows
@@ -25,6 +26,7 @@ from grpo_kit.run.setup import twin_of
 from grpo_kit.samplers import TransformersSampler
 from grpo_kit.samplers.decoding import draw, restrict, temper
 from grpo_kit.samplers.mixed import portions
+from grpo_kit.samplers.shared_prefix import FIRST_CAPACITY, GroupCache, GroupLayer, attending, may_share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,36 +181,74 @@ def _width(recipe: Recipe, name: str) -> int:
 def _of_sampling(policy: Policy, sampler: TransformersSampler, prompts: int, prompt: int) -> int:
     """The larger of a prefill and of the last token's pass, when the cache is full."""
     at_once = min(prompts, max(1, sampler.rows_per_batch // sampler.samples))
-    rows, longest = at_once * sampler.samples, prompt + sampler.max_new_tokens
-    cache = DynamicCache(config=policy.model.config)
+    rows, before = at_once * sampler.samples, max(sampler.max_new_tokens - 2, 0)  # the last token is not read
 
-    def write(rows: int, new: int, known: int, cache: DynamicCache) -> Any:
+    def write(rows: int, new: int, known: int, cache: Cache, **mask: torch.Tensor) -> Any:
         with policy.computing():
             return (
                 policy.model(
                     input_ids=torch.ones(rows, new, dtype=torch.long),
-                    attention_mask=torch.ones(rows, known + new, dtype=torch.long),
                     position_ids=torch.arange(known, known + new)[None].expand(rows, new),
                     past_key_values=cache,
                     use_cache=True,
                     logits_to_keep=1,
+                    **mask,
                 )
                 .logits[:, -1, : policy.vocabulary]
                 .float()
             )
 
+    def padded(rows: int, tokens: int) -> dict[str, torch.Tensor]:
+        return {"attention_mask": torch.ones(rows, tokens, dtype=torch.long)}
+
+    def read() -> DynamicCache:
+        cache = DynamicCache(config=policy.model.config)
+        write(at_once, prompt, 0, cache, **padded(at_once, prompt))
+        return cache
+
     def last() -> None:
-        logits = write(rows, 1, longest - 1, cache)  # all three are held, as in `decode`
+        logits = add()  # all three are held, as in `decode`
         whole = temper(logits, sampler.temperature)
         draw(restrict(whole, sampler.sampling), torch.ones(rows, dtype=torch.float64))
 
-    prefill = _peak(policy, lambda: write(at_once, prompt, 0, DynamicCache(config=policy.model.config)), gradient=False)
+    prefill = growing = _peak(policy, read, gradient=False)
     with torch.no_grad():
-        write(rows, longest - 1, 0, cache)
-    held: list[Any] = [getattr(layer, name, None) for layer in cache.layers for name in ("keys", "values")]
-    held = [tensor for tensor in held if isinstance(tensor, torch.Tensor)]
-    # Only the cache refers to its tensors, so that the tracker sees each layer's old one go when the new one is there.
-    return max(prefill, _peak(policy, last, held, gradient=False))
+        cache: Any = read()
+        if may_share(policy.model):
+            with _real():
+                cache = GroupCache(cache, torch.ones(at_once, prompt, dtype=torch.long), sampler.samples)
+            growing = _peak(policy, partial(_write_before, cache, rows, before), _tensors(cache), gradient=False)
+            work = attending(policy.model, cache)
+            add = partial(write, rows, 1, prompt + before, cache)
+        else:
+            cache.batch_repeat_interleave(sampler.samples)
+            if before:
+                write(rows, before, prompt, cache, **padded(rows, prompt + before))
+            work = nullcontext()
+            add = partial(write, rows, 1, prompt + before, cache, **padded(rows, prompt + before + 1))
+    with work:
+        return max(prefill, growing, _peak(policy, last, _tensors(cache), gradient=False))
+
+
+def _tensors(cache: Any) -> list[Any]:
+    """What a cache holds. Let go of the list: only the cache is to refer to them, so that the tracker sees them go."""
+    names = ("keys", "values", "prompt_keys", "prompt_values")
+    held = [getattr(layer, name, None) for layer in cache.layers for name in names]
+    return [tensor for tensor in held if isinstance(tensor, torch.Tensor)]
+
+
+def _write_before(cache: GroupCache, rows: int, tokens: int) -> None:
+    """Fill a cache with so many tokens of every row, in few pieces that make it grow as single tokens do."""
+    for layer in cache.layers:
+        assert isinstance(layer, GroupLayer)
+        while layer.written < tokens:
+            full = layer.keys is None or layer.written == layer.keys.shape[2]
+            room = FIRST_CAPACITY if layer.keys is None else 1 if full else layer.keys.shape[2] - layer.written
+            new, keys, values = min(room, tokens - layer.written), layer.prompt_keys, layer.prompt_values
+            layer.update(
+                keys.new_empty((rows, keys.shape[1], new, keys.shape[3])),
+                values.new_empty((rows, values.shape[1], new, values.shape[3])),
+            )
 
 
 def _peak(policy: Policy, work: Callable[[], Any], held: list[Any] | None = None, *, gradient: bool) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
@@ -42,8 +42,14 @@ class GroupLayer(DynamicLayer):
         self.written = 0
         self.is_initialized = True
 
-    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Keys, Values]:
-        """Add a token of every row; the keys and values of all tokens that the rows wrote."""
+    def update(
+        self,
+        key_states: Float[Tensor, "row head new width"],
+        value_states: Float[Tensor, "row head new depth"],
+        *_: Any,
+        **__: Any,
+    ) -> tuple[Keys, Values]:
+        """Add tokens of every row; the keys and values of all tokens that the rows wrote."""
         length = self.written + key_states.shape[2]
         if self.keys is None or self.values is None or self.keys.shape[2] < length:
             self.keys, self.values = (
@@ -131,7 +137,7 @@ def attend(
     query: Query,
     key: Keys,
     value: Values,
-    attention_mask: Tensor | None,
+    attention_mask: Shaped[Tensor, "..."] | None,
     scaling: float | None = None,
     dropout: float = 0.0,
     **others: Any,
@@ -182,14 +188,20 @@ def attending(model: PreTrainedModel, cache: GroupCache) -> Iterator[None]:
             config._attn_implementation = before[key]
 
 
+def may_share(model: PreTrainedModel) -> bool:
+    """Whether a model's attention and cache are of the kinds that `attend` can stand in for."""
+    config: Any = model.config.get_text_config(decoder=True)
+    plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
+    return config._attn_implementation in REPLACED and plain
+
+
 @torch.no_grad()
 def can_share(policy: Policy) -> bool:
     """Whether a policy says the same with `attend` as with its own attention; tried on two prompts of two rows."""
     model: Any = policy.model
-    config = model.config.get_text_config(decoder=True)
-    plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
-    if config._attn_implementation not in REPLACED or not plain:
+    if not may_share(policy.model):
         return False
+    config = model.config.get_text_config(decoder=True)
     ids = torch.arange(4 * 3, device=policy.device).view(4, 3) % policy.vocabulary
     mask = torch.tensor([[0, 1, 1], [1, 1, 1]], device=policy.device)
     own, shared = DynamicCache(config=config), DynamicCache(config=config)
