@@ -14,6 +14,7 @@ from grpo_kit.advantages import ADVANTAGES
 from grpo_kit.config import find_recipe, parse_recipe
 from grpo_kit.data import DATA
 from grpo_kit.parts import as_table
+from grpo_kit.samplers import SAMPLERS
 
 SHIPPED = sorted(Path(str(files("grpo_kit"))).glob("recipes/*.toml"))
 TOP_LEVEL, SOURCES = (", ".join(sorted(names)) for names in (get_type_hints(Recipe), DATA.kinds))
@@ -34,7 +35,7 @@ MISTAKES = {
     ),
     "sampler.kind = 'trnsformers'": (
         "sampler: unknown kind 'trnsformers'. Did you mean 'transformers'? "
-        "Known: data_rows, mixed, replay, transformers."
+        f"Known: {', '.join(sorted(SAMPLERS.built_in))}."
     ),
     "learners.small.weighting.kind = 'fixed'": (
         "learners.small.weighting: unknown kind 'fixed'. Did you mean 'fixed_length'? "

@@ -160,7 +160,7 @@ def switches():
         (place[-1], name, ".".join(place))
         for name in RECIPES
         for place, value in walk(resolved(name))
-        if isinstance(value, bool)
+        if isinstance(value, bool) and "chat_options" not in place  # a chat template's own, of any type
     }
     return {key: (name, place) for key, name, place in sorted(found)}
 

@@ -17,6 +17,7 @@ from grpo_kit.loop import train
 from grpo_kit.policies import Policy
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.setup import load_inputs, load_policies, prompt_stream
+from grpo_kit.samplers.shared_prefix import can_share
 from grpo_kit.signals import Scores
 from grpo_kit.terms import PolicyGradient
 
@@ -55,6 +56,7 @@ class Spy:
         """The decoder is what scoring and updating call, and what the whole model that samples calls, too."""
         for name, policy in policies.items():
             assert policy.has_linear_head  # tried once, on a single token
+            policy.shares_prompts = can_share(policy)  # tried once, too
             policy.model.get_decoder().register_forward_pre_hook(self.of(name), with_kwargs=True)
         return self
 

@@ -20,10 +20,8 @@ LORA = [f"policies.{name}.lora.rank=8" for name in ("small", "large")]
 
 
 def estimates(recipe):
-    return {
-        name: estimate(recipe, name, {own: load_tokenizer(recipe.policies[own]) for own in ("small", "large")}, PROMPT)
-        for name in recipe.policies
-    }
+    tokenizers = {name: load_tokenizer(spec) for name, spec in recipe.policies.items() if spec.follows is None}
+    return {name: estimate(recipe, name, tokenizers, PROMPT) for name in recipe.policies}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
