@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from transformers import AutoModelForCausalLM, Cache, DynamicCache, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerBase
+from transformers.cache_utils import Cache
 
 from grpo_kit.batch import Rollouts
 from grpo_kit.checks.findings import trained_rows
