@@ -188,6 +188,8 @@ class FakeServer:
             raise Refused(
                 400, f"Requested prompt logprobs of {k}, which is greater than max allowed: {self.max_logprobs}"
             )
+        if not 0 <= body["temperature"] <= 2:
+            raise Refused(400, f"temperature must be in [0, 2], got {body['temperature']}.")
         choices = [self.choice(body, index) for index in range(body.get("n", 1))]
         return {"id": "x", "object": "text_completion", "model": self.name, "choices": choices, "usage": {}}
 

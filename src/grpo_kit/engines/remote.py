@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import sub
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -89,7 +90,7 @@ class RunningServer:
         self._settle()
         restricted = drawn.temperature > 0 and (drawn.top_p < 1 or drawn.top_k > 0 or drawn.min_p > 0)
         if restricted or drawn.temperature not in (0, 1):
-            self._refuse_raw(requests)
+            self._refuse_raw()
         body = _drawn(drawn) | {
             "max_tokens": limits.max_new_tokens,
             "stop": list(limits.stop),
@@ -192,15 +193,18 @@ class RunningServer:
                 ) from None
             self.sync(self.policy)
 
-    def _refuse_raw(self, requests: Sequence[Request]) -> None:
-        """ValueError where log-probabilities of sampled tokens are not those of the distribution drawn from."""
-        if self.processed is None and requests:
-            prompt, hot = requests[0].prompt, 8.0
-            bodies = [_drawn(Sampling(temperature=t)) | {"max_tokens": 1, "logprobs": 1, "seed": 0} for t in (1.0, hot)]
-            first, second = self._all(
-                [self._call(prompt, body) for body in bodies], lambda _, answer: answers.likeliest(answer, prompt)
-            )
-            self.processed = abs(first - second) > 1e-2
+    def _refuse_raw(self) -> None:
+        """ValueError where log-probabilities of sampled tokens are not those of the distribution drawn from.
+
+        Found out behind a few senseless prompts, where no token is certain: of the likeliest token alone to draw from.
+        """
+        if self.processed is None:
+            prompts = [self.row[0][:length] for length in range(1, len(self.row[0]) + 1)]
+            bodies = [_drawn(Sampling(top_k=k)) | {"max_tokens": 1, "logprobs": 1, "seed": 0} for k in (0, 1)]
+            calls = [self._call(prompt, body) for body in bodies for prompt in prompts]
+            found = self._all(calls, lambda place, answer: answers.likeliest(answer, prompts[place % len(prompts)]))
+            whole, alone = found[: len(prompts)], found[len(prompts) :]
+            self.processed = max(map(sub, alone, whole)) > 0.05  # nats; rounding moves a raw one by less
         if self.processed is False:
             raise ValueError(
                 f"{self} gives the model's own log-probabilities, not those of the tempered or restricted distribution "
