@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import torch
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from grpo_kit import Policy, PolicySpec, TransformersSampler, read_recipe, train
@@ -151,12 +152,13 @@ def _model(folder: Path, small: bool) -> tuple[Path, str]:
         return folder / "model", "SmolLM2-135M"
     config = LlamaConfig(
         hidden_size=576, intermediate_size=1536, num_hidden_layers=2 if small else 30, num_attention_heads=9,
-        num_key_value_heads=3, vocab_size=49152, tie_word_embeddings=True, bos_token_id=1, eos_token_id=1,
+        num_key_value_heads=3, vocab_size=512 if small else 49152, tie_word_embeddings=True,
+        bos_token_id=1, eos_token_id=1,
     )  # fmt: skip
     torch.manual_seed(0)
     LlamaForCausalLM(config).save_pretrained(folder / "model")
     load_policy("tokenizer", PolicySpec(model="tiny:small"), live=False).tokenizer.save_pretrained(folder / "model")
-    return folder / "model", f"a random model of SmolLM2's shape, {config.num_hidden_layers} layers"
+    return folder / "model", f"a random model with SmolLM2's layers, {config.num_hidden_layers} of them"
 
 
 CHECKS: dict[str, Callable[[str, bool, Path], str]] = {
@@ -181,7 +183,7 @@ def main(device: str, small: bool, console: Console) -> int:
             outcome, said = "skipped", str(reason)
         except Exception as error:  # whatever it is, the other checks go on
             outcome, said, failed = "FAILED", f"{type(error).__name__}: {error}", True
-        table.add_row(title, outcome, f"{time.perf_counter() - started:.0f}", said)
+        table.add_row(title, outcome, f"{time.perf_counter() - started:.0f}", Text(said))  # as it is, brackets too
         console.print(f"{title}: {outcome}", markup=False, highlight=False)
     console.print(table)
     return int(failed)

@@ -30,7 +30,7 @@ def test_a_check_that_fails_is_named_and_the_others_go_on(script):
         raise AssertionError("wrong by 3")
 
     def lacking(device, small, folder):
-        raise script["Skipped"]("no engine here")
+        raise script["Skipped"]("no engine here: pip install 'grpo-kit[vllm]'")
 
     checks, console = script["CHECKS"], Console(width=150, record=True)
     checks.clear()
@@ -40,6 +40,7 @@ def test_a_check_that_fails_is_named_and_the_others_go_on(script):
     assert "first: FAILED" in said
     assert "AssertionError: wrong by 3" in said
     assert "second: skipped" in said
+    assert "grpo-kit[vllm]" in said
     assert "third: ok" in said
 
 

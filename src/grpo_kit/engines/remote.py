@@ -196,10 +196,12 @@ class RunningServer:
     def _refuse_raw(self) -> None:
         """ValueError where log-probabilities of sampled tokens are not those of the distribution drawn from.
 
-        Found out behind a few senseless prompts, where no token is certain: of the likeliest token alone to draw from.
+        Found out by drawing from the likeliest token alone, behind pieces of the senseless probe: many prompts, since a
+        model that has learned is certain of a token behind some.
         """
         if self.processed is None:
-            prompts = [self.row[0][:length] for length in range(1, len(self.row[0]) + 1)]
+            prompt, completion = self.row
+            prompts = [(*prompt, *completion[:length]) for length in range(len(completion))]
             bodies = [_drawn(Sampling(top_k=k)) | {"max_tokens": 1, "logprobs": 1, "seed": 0} for k in (0, 1)]
             calls = [self._call(prompt, body) for body in bodies for prompt in prompts]
             found = self._all(calls, lambda place, answer: answers.likeliest(answer, prompts[place % len(prompts)]))
