@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks grpo_kit on this machine's GPU, in at most ten minutes: its own environment, then examples/gpu_check.py.
+# Checks grpo_kit on this machine's GPU, in at most ten minutes after the installation into an environment of its own.
 # Uses $PYTHON where it is given (an environment with grpo_kit already in it). Arguments go to gpu_check.py.
 set -eu
 cd "$(dirname "$0")/.."

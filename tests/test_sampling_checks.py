@@ -165,6 +165,20 @@ CASES = {
         [f"sampler.of={{{ENGINE}, policy='small'}}"],
         "semi_opd",
     ),
+    "one server for two policies": (
+        [
+            f"sampler={{{ENGINE}, policy='small', engine={{kind='server', url='http://a:1'}}}}",
+            "policies.large.engine={kind='server', url='http://a:1/'}",
+        ],
+        [
+            "policies.large.engine.url: http://a:1 is to have the weights of 'small' and of 'large', and a server has those of one model. Start another server for 'large'."
+        ],
+        [
+            f"sampler={{{ENGINE}, policy='small', engine={{kind='server', url='http://a:1'}}}}",
+            "policies.large.engine={kind='server', url='http://a:2'}",
+        ],
+        "opd",
+    ),
     "shares that are no whole": (
         [f"sampler.of=[{{share=0.5, sampler={{{WRITING}}}}}, {{share=0.4, sampler={{{ROWS}}}}}]"],
         ["sampler: the shares sum to 0.9; make them sum to 1."],

@@ -180,6 +180,8 @@ class TestWhatIsRefused:
     def test_settings_that_would_do_nothing(self):
         with pytest.raises(ValueError, match="device is of no effect, since its engine computes"):
             PolicySpec(model="tiny:large", engine=Server(url="http://localhost:1"), device="cpu")
+        with pytest.raises(ValueError, match="gguf_file: an engine reads a model's own format"):
+            PolicySpec(model="tiny:large", engine=Server(url="http://localhost:1"), gguf_file="a.gguf")
         with pytest.raises(ValueError, match="a follower takes engine from 'small'"):
             PolicySpec(follows="small", engine=Server(url="http://localhost:1"))
 

@@ -318,13 +318,26 @@ class TestSync:
 
     def test_a_folder_that_the_server_does_not_see(self, monkeypatch):
         def rpc(body):
-            raise Refused(400, "Cannot find any model weights")
+            return own({**body, "kwargs": {"weights_path": "/another/machine"}})
 
         with serving(tiny.policy()) as server:
-            running = engine(server)(tiny.policy())
+            running, own = engine(server)(tiny.policy()), server.rpc
             monkeypatch.setattr(server, "rpc", rpc)
             with pytest.raises(ValueError, match=r"could not load the weights in .*weights_folder must be a folder"):
                 running.sync(other_weights(running.policy))
+
+    def test_weights_that_an_earlier_run_left_are_replaced_though_nearly_the_same(self):
+        with serving(tiny.policy()) as server:
+            earlier = tiny.policy()
+            left = engine(server, dtype="bfloat16")(earlier)
+            left.sync(other_weights(earlier, by=0.002))
+            left.close()
+            fresh = tiny.policy()
+            running = engine(server, dtype="bfloat16")(fresh)
+            found = running.write(requests(), limits())
+        for prompt, samples in zip(PROMPTS, found, strict=True):
+            for own in samples:
+                assert own.logprobs == pytest.approx(own_logprobs(fresh, prompt, own.tokens), abs=1e-5)
 
     def test_a_server_without_the_routes(self):
         with serving(tiny.policy(), development=False) as server:

@@ -296,6 +296,7 @@ def test_settings_are_data():
         ({"kv_cache_gib": 0.0}, "greater than 0"),
         ({"dtype": "float64"}, "'float32', 'bfloat16' or 'float16'"),
         ({"options": {"model": "x"}}, "'model' is decided by the policy's weights; remove it"),
+        ({"options": {"generation_config": "auto"}}, "'generation_config' is decided by none but the recipe's own"),
         ({"options": {"logprobs_mode": "raw_logprobs"}}, "'logprobs_mode' is decided by the log-probabilities of the"),
         ({"options": {"enforce_eager": True}}, "'enforce_eager' is a key of its own, beside options; give it there"),
     ],

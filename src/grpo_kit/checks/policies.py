@@ -36,6 +36,7 @@ def of_policies(recipe: Recipe) -> Iterator[Finding]:
                 f"learners.{name}",
             )
     yield from _served(recipe)
+    yield from _addresses(recipe)
     read = {policy for policies in recipe.readers().values() for policy in policies}
     for name in recipe.policies:
         if name not in read | set(recipe.learners):
@@ -65,6 +66,21 @@ def _served(recipe: Recipe) -> Iterator[Finding]:
             if getattr(refresh, "overlap_below", None) is not None:
                 hidden = "the overlap with it is measured on whole distributions, which it does not give"
                 yield f"{here}: {hidden}. Use refresh.every, or remove it.", "sampler.refresh"
+
+
+def _addresses(recipe: Recipe) -> Iterator[Finding]:
+    """Servers that are to have the weights of two policies."""
+    engines = [
+        (f"{place}.engine", getattr(own, "policy", ""), getattr(own, "engine", None))
+        for place, own in places_of(recipe.sampler).items()
+    ]
+    engines += [(f"policies.{name}.engine", name, spec.engine) for name, spec in recipe.policies.items()]
+    owners: dict[str, str] = {}
+    for place, name, engine in engines:
+        url = getattr(engine, "url", None)
+        if url is not None and (first := owners.setdefault(url, name)) != name:
+            both = f"{url} is to have the weights of '{first}' and of '{name}', and a server has those of one model"
+            yield f"{place}.url: {both}. Start another server for '{name}'.", "sampler", "policies.*.engine"
 
 
 def shared_vocabulary(tokenizers: Mapping[str, PreTrainedTokenizerBase]) -> list[str]:

@@ -8,7 +8,7 @@ from grpo_kit.run.buffering import fill_buffer, idle_policies
 from grpo_kit.run.engines import refuse_absent
 from grpo_kit.run.interrupt import INTERRUPTED, Interrupt
 from grpo_kit.run.session import describe
-from grpo_kit.run.setup import load_policies, open_recipe
+from grpo_kit.run.setup import close_all, load_policies, longest_row, open_recipe
 from grpo_kit.samplers import Replay
 
 
@@ -23,6 +23,9 @@ def rollout(name: str, *, settings: Sequence[str], allow_code: bool, console: Co
         )
     refuse_absent(recipe)
     console.print(describe(inputs)[0], highlight=False, markup=False, soft_wrap=True)
-    policies = load_policies(recipe, idle=idle_policies(recipe, inputs))
-    whole = fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt())
+    policies = load_policies(recipe, idle=idle_policies(recipe, inputs), longest=longest_row(recipe, inputs))
+    try:
+        whole = fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt())
+    finally:
+        close_all(policies)
     return 0 if whole else INTERRUPTED

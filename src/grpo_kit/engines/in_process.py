@@ -27,6 +27,8 @@ OURS = {
     "kv_cache_memory_bytes": "kv_cache_gib",
     "logprobs_mode": "the log-probabilities of the distribution really sampled from",
     "trust_remote_code": "what the policy does",
+    "generation_config": "none but the recipe's own settings",
+    "skip_tokenizer_init": "never, since stop strings need the tokenizer",
 }
 """Arguments of vLLM that are decided elsewhere, and where; beside the keys of their own."""
 

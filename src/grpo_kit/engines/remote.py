@@ -182,7 +182,13 @@ class RunningServer:
             return self._waiting().until(self.weights.settle)
 
     def _verify_or_sync(self) -> None:
-        """A policy's own weights, by what the server says; others are replaced where that can be."""
+        """A policy's own weights, by what the server says; others are replaced where that can be.
+
+        Weights that an earlier run sent are replaced unseen: a short run may have moved them by less than rounding.
+        """
+        if self.weights.replaced:
+            self.sync(self.policy)
+            return
         try:
             verify(self, self.policy, self.dtype)
         except ValueError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from grpo_kit.engines.http import AwayError, Call, RefusedError
+from grpo_kit.engines.http import AwayError, BrokenError, Call, RefusedError
 from grpo_kit.engines.served_model import UNTOUCHED, Ask, UnfitError, weight_version
 from grpo_kit.policies.policy import Policy
 
@@ -44,9 +44,14 @@ class ServerWeights:
     def begin(self, policy: Policy) -> None:
         """Find out what the server has; a policy whose weights are not here cannot tell others from its own."""
         self.label = weight_version(self.ask)
-        if not policy.has_weights and self.label not in (None, UNTOUCHED):
+        if not policy.has_weights and self.replaced:
             raise UnfitError(f"its weights were replaced (by '{self.label}'). Start it anew with the policy's model")
         self.remember()
+
+    @property
+    def replaced(self) -> bool:
+        """Whether somebody sent the server weights since it was started."""
+        return self.label not in (None, UNTOUCHED)
 
     @property
     def replaceable(self) -> bool:
@@ -96,9 +101,10 @@ class ServerWeights:
         kwargs = {"weights_path": str(folder)}
         try:
             self.ask(Call(path="/collective_rpc", body={"method": "reload_weights", "kwargs": kwargs}))
-        except RefusedError as error:
+        except (RefusedError, BrokenError) as error:  # vLLM says 500 for a folder that is not there, too
             remedy = "weights_folder must be a folder that the server sees under the same name"
-            raise UnfitError(f"it could not load the weights in {folder} ({error}); {remedy}") from None
+            kind = BrokenError if isinstance(error, BrokenError) else UnfitError
+            raise kind(f"it could not load the weights in {folder} ({error}); {remedy}") from None
         done = self.ask(Call(path="/reset_prefix_cache", body={}))
         if isinstance(done, dict) and done.get("success") is False:
             raise AwayError("it is still at work with old weights (another user's requests)")

@@ -25,8 +25,9 @@ from grpo_kit.parts import as_table
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.folder import versions
+from grpo_kit.run.inputs import Inputs
 from grpo_kit.run.session import INTERRUPTED
-from grpo_kit.run.setup import load_policies, open_recipe
+from grpo_kit.run.setup import close_all, load_policies, open_recipe
 from grpo_kit.samplers import Sampler
 
 REPORT, PICTURE = "overlap.json", "overlap.png"
@@ -81,6 +82,16 @@ def overlap_command(wanted: Wanted, console: Console) -> int:
     if wanted.out is not None:
         _make(wanted.out)
     policies = _load(recipe, choice)
+    try:
+        return _measured(wanted, recipe, inputs, choice, policies, console)
+    finally:
+        close_all(policies)
+
+
+def _measured(
+    wanted: Wanted, recipe: Recipe, inputs: Inputs, choice: Choice, policies: Mapping[str, Policy], console: Console
+) -> int:
+    """Measure with the policies loaded, and report; the exit code."""
     student, teacher = policies[choice.student], policies[choice.teacher]
     k = _likeliest(wanted.top_k, student.vocabulary, console)
     if choice.writers and choice.student not in choice.writers:

@@ -69,6 +69,8 @@ class PolicySpec:
         for name in ("device", "attention", "micro_batch_tokens"):
             if self.engine is not None and getattr(self, name) != PolicySpec.__dataclass_fields__[name].default:
                 raise ValueError(f"{name} is of no effect, since its engine computes; remove {name} or engine")
+        if self.engine is not None and self.gguf_file is not None:
+            raise ValueError("gguf_file: an engine reads a model's own format; remove gguf_file or engine")
         return self
 
 

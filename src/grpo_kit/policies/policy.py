@@ -1,7 +1,7 @@
 """A Hugging Face causal language model as a policy: it scores completions, whatever the layout, and saves itself."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -202,10 +202,11 @@ class Policy:
         return self.engines[settings]
 
     def close(self) -> None:
-        """Stop its engines."""
+        """Stop its engines, all of them even where one fails at that; its error is raised then."""
         self.scored_by = None
-        while self.engines:
-            self.engines.popitem()[1].close()
+        with ExitStack() as stack:
+            while self.engines:
+                stack.callback(self.engines.popitem()[1].close)
 
     def is_finite(self) -> bool:
         """Whether every weight is a finite number."""

@@ -22,7 +22,7 @@ from grpo_kit.run.engines import refuse_absent
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.folder import RunFolder
 from grpo_kit.run.interrupt import INTERRUPTED, Interrupt
-from grpo_kit.run.setup import Inputs, load_policies, prompt_stream
+from grpo_kit.run.setup import Inputs, close_all, load_policies, longest_row, prompt_stream
 from grpo_kit.run.statuses import Statuses
 from grpo_kit.samplers import Replay
 
@@ -139,8 +139,12 @@ class Session:
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
     def _close(self, code: int) -> None:
-        for policy in self.policies.values():
-            policy.close()
+        try:
+            self._write_results(code)
+        finally:  # what was learned is on disk before an engine can fail at its end
+            close_all(self.policies)
+
+    def _write_results(self, code: int) -> None:
         whole = tuple(name for name in self.recipe.learners if self.policies[name].is_finite())
         for name in self.recipe.learners:
             if name not in whole:
@@ -178,16 +182,17 @@ def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, cons
     for line in describe(inputs):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     idle = idle_policies(recipe, inputs)
-    longest = max(map(len, inputs.prompts.ids), default=0) + getattr(recipe.sampler, "max_new_tokens", 0)
-    policies = load_policies(recipe, idle=idle, longest=longest)
-    if isinstance(recipe.sampler, Replay):
-        if not fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt()):
-            raise KeyboardInterrupt
-        idle = idle_policies(recipe, inputs)
-        for name in idle & policies.keys():
-            policies[name].close()
-        policies = {name: policy for name, policy in policies.items() if name not in idle}
-    return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
+    policies = load_policies(recipe, idle=idle, longest=longest_row(recipe, inputs))
+    try:
+        if isinstance(recipe.sampler, Replay):
+            if not fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt()):
+                raise KeyboardInterrupt
+            idle = idle_policies(recipe, inputs)
+            close_all({name: policies.pop(name) for name in idle & policies.keys()})
+        return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
+    except BaseException:  # Ctrl-C, too
+        close_all(policies)
+        raise
 
 
 def refuse_existing(out: Path | None) -> None:

@@ -1,6 +1,7 @@
 """Everything a recipe needs from the world, loaded and checked before the first step."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -205,9 +206,11 @@ def load_policies(recipe: Recipe, *, idle: Collection[str] = (), longest: int = 
                     policies[name] = load_served(name, spec, longest=longest, top_k=top_k)
             except ValueError as error:
                 mistakes.append(f"policies.{name}: {error}.")
+            except BaseException:  # Ctrl-C while a model is loaded, memory that is not enough
+                close_all(policies)
+                raise
     if mistakes:
-        for policy in policies.values():
-            policy.close()
+        close_all(policies)
         raise RecipeError(mistakes, recipe.name)
     for name, spec in recipe.policies.items():
         if spec.follows is not None:
@@ -222,6 +225,18 @@ def load_policies(recipe: Recipe, *, idle: Collection[str] = (), longest: int = 
     for policy in policies.values():
         policy.vocabulary = common
     return {name: policies[name] for name in recipe.policies if name in policies}
+
+
+def close_all(policies: Mapping[str, Policy]) -> None:
+    """Stop the engines of all policies, even where one fails at that; its error is raised then."""
+    with ExitStack() as stack:
+        for policy in policies.values():
+            stack.callback(policy.close)
+
+
+def longest_row(recipe: Recipe, inputs: Inputs) -> int:
+    """Tokens of the longest prompt to train on and the longest completion together."""
+    return max(map(len, inputs.prompts.ids), default=0) + getattr(recipe.sampler, "max_new_tokens", 0)
 
 
 def twin_of(recipe: Recipe, name: str) -> str | None:

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from grpo_kit.batch import Sampling, StopReason
+from grpo_kit.joining import widen
 from grpo_kit.policies.policy import Policy
 from grpo_kit.samplers.writing import RowLogits, Writing
 from grpo_kit.shapes import PerToken, TokenIds, TokenMask
@@ -26,6 +27,22 @@ class Completions:
     logprobs: PerToken
     model_logprobs: PerToken
     stop_reasons: tuple[StopReason, ...]
+
+
+def joined(parts: Sequence[Completions]) -> Completions:
+    """Completions written one part after the other, all as wide as the widest."""
+    width = max(part.tokens.shape[1] for part in parts)
+    tokens, mask, logprobs, model_logprobs = (
+        torch.cat([widen(getattr(part, name), width) for part in parts])
+        for name in ("tokens", "mask", "logprobs", "model_logprobs")
+    )
+    return Completions(
+        tokens=tokens,
+        mask=mask,
+        logprobs=logprobs,
+        model_logprobs=model_logprobs,
+        stop_reasons=tuple(reason for part in parts for reason in part.stop_reasons),
+    )
 
 
 def decode(

@@ -8,11 +8,11 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from grpo_kit.batch import Behavior, Prompts, Rollouts, Sampling, Writer
-from grpo_kit.joining import widen
+from grpo_kit.batch import Prompts, Rollouts, Sampling, Writer
 from grpo_kit.parts import part
 from grpo_kit.policies.policy import Policy
-from grpo_kit.samplers.decoding import Completions, decode
+from grpo_kit.samplers.decoding import Completions, decode, joined
+from grpo_kit.samplers.rows import rollouts_of
 
 GREEDY = Sampling(temperature=0)
 
@@ -72,32 +72,13 @@ class TransformersSampler:
         if self.greedy:  # no token of a greedy row is decided by chance
             nothing = torch.zeros((len(prompts), self.max_new_tokens), dtype=torch.float64)
             written += self._write(policy, prompts, GREEDY, nothing)
-        rows = [row for row in range(len(prompts)) for _ in range(self.samples)]
-        rows += range(len(prompts)) if self.greedy else ()
-        width = max(completions.tokens.shape[1] for completions in written)
-        tokens = torch.cat([widen(completions.tokens, width) for completions in written])
-        mask = torch.cat([widen(completions.mask, width) for completions in written])
-        ids = [row[keep].tolist() for row, keep in zip(tokens, mask, strict=True)]
-        writer = torch.zeros_like(tokens)
-        writer[sampled:] = 1
-        return Rollouts(
-            prompts=tuple(prompts.ids[row] for row in rows),
-            tokens=tokens,
-            mask=mask,
-            groups=torch.tensor([prompts.groups[row] for row in rows], device=policy.device),
-            stop_reasons=tuple(reason for completions in written for reason in completions.stop_reasons),
-            texts=tuple(self._cut(text) for text in policy.tokenizer.batch_decode(ids, skip_special_tokens=True)),
-            columns={name: tuple(values[row] for row in rows) for name, values in prompts.columns.items()},
-            behavior=Behavior(
-                writers=tuple(
-                    Writer(policy=policy.name, version=policy.version, sampling=sampling)
-                    for sampling in (self.sampling, *([GREEDY] if self.greedy else []))
-                ),
-                writer=writer,
-                logprobs=torch.cat([widen(completions.logprobs, width) for completions in written]),
-                model_logprobs=torch.cat([widen(completions.model_logprobs, width) for completions in written]),
-            ),
-        )
+        places = [place for place in range(len(prompts)) for _ in range(self.samples)]
+        places += range(len(prompts)) if self.greedy else ()
+        writers = [
+            (Writer(policy=policy.name, version=policy.version, sampling=sampling), rows)
+            for sampling, rows in ((self.sampling, sampled), (GREEDY, len(prompts)))[: 1 + self.greedy]
+        ]
+        return rollouts_of(policy, prompts, places, joined(written), writers, self.stop)
 
     def _write(
         self, policy: Policy, prompts: Prompts, sampling: Sampling, uniforms: Float[Tensor, "row max_new_token"]
@@ -114,7 +95,3 @@ class TransformersSampler:
             )
             for start in range(0, len(prompts), at_once)
         ]
-
-    def _cut(self, text: str) -> str:
-        """The text before the first stop string."""
-        return text[: min((text.index(stop) for stop in self.stop if stop in text), default=len(text))]
