@@ -413,6 +413,26 @@ class TestFaults:
                 running.write(requests(), limits())
             running.close()
 
+    @pytest.mark.parametrize("between", [False, True])
+    def test_a_server_that_comes_back_with_raw_log_probabilities(self, between):
+        def back(number=4):
+            if number == 4:
+                server.mode = "raw_logprobs"
+                server.die_and_restart()
+
+        cut = limits(sampling=Sampling(top_k=3))
+        with serving(tiny.policy(), mode="processed_logprobs") as server:
+            running = engine(server, concurrency=1)(tiny.policy())
+            running.sync(other_weights(running.policy))
+            running.write(requests(), cut)
+            if between:
+                back()
+            else:
+                server.count, server.fault = 0, back
+            with pytest.raises(ValueError, match="--logprobs-mode processed_logprobs"):
+                running.write(requests(), cut)
+            running.close()
+
     def test_a_server_that_comes_back_with_another_model(self):
         with serving(tiny.policy()) as server:
             running = engine(server)(tiny.policy())

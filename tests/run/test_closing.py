@@ -48,6 +48,6 @@ def test_a_run_that_does_not_begin_stops_its_engines(tmp_path, monkeypatch):
     policy.engines[0] = engine
     monkeypatch.setattr("grpo_kit.run.session.load_policies", lambda *_, **__: {"small": policy})
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="the run folder .* cannot be made"):
+    with pytest.raises(ValueError, match=r"the run folder .* cannot be made"):
         start(recipe, load_inputs(recipe), "", out=tmp_path / "file", console=Console(quiet=True))
     assert engine.closed == 1

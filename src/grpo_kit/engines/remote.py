@@ -87,9 +87,11 @@ class RunningServer:
             raise ValueError(
                 f"{self}: temperature {drawn.temperature:g}; vLLM draws at {COOLEST:g} instead. Use at least that, or 0"
             )
-        self._settle()
+        if not self._settle():
+            self.processed = None
         restricted = drawn.temperature > 0 and (drawn.top_p < 1 or drawn.top_k > 0 or drawn.min_p > 0)
-        if restricted or drawn.temperature not in (0, 1):
+        tells = restricted or drawn.temperature not in (0, 1)
+        if tells:
             self._refuse_raw()
         body = _drawn(drawn) | {
             "max_tokens": limits.max_new_tokens,
@@ -112,7 +114,7 @@ class RunningServer:
                 whole=not restricted,
             )
 
-        found = self._all(calls, read)
+        found = self._all(calls, read, processed=tells)
         return [own * (request.samples if greedy else 1) for own, request in zip(found, requests, strict=True)]
 
     def score(
@@ -156,8 +158,11 @@ class RunningServer:
         body = {"max_tokens": 1, "temperature": 0.0, **EVERYTHING, "prompt_logprobs": 0}
         return answers.scored(self._ask(self._call((*prompt, *completion), body)), prompt, completion, 0).logprobs
 
-    def _all(self, calls: Sequence[Call], read: Callable[[int, Any], T]) -> list[T]:
-        """Every answer; what was answered before the server went away is kept, the rest is asked for again."""
+    def _all(self, calls: Sequence[Call], read: Callable[[int, Any], T], *, processed: bool = False) -> list[T]:
+        """Every answer; what was answered before the server went away is kept, the rest is asked for again.
+
+        With `processed` a server that came back must still give the log-probabilities of what it draws from.
+        """
         found: dict[int, T] = {}
         waiting = self._waiting()
         while len(found) < len(calls):
@@ -174,6 +179,8 @@ class RunningServer:
             self.processed = None
             if self._settle():
                 found |= came.late
+            if processed:
+                self._refuse_raw()
         return [found[place] for place in range(len(calls))]
 
     def _settle(self) -> bool:
