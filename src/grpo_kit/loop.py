@@ -32,44 +32,86 @@ class Report:
     kept: RowMask
 
 
+@dataclass(kw_only=True, slots=True, eq=False)
+class Training:
+    """A recipe at work: all that a step reads and changes; `checkpoints.state` takes it down and puts it back.
+
+    Attributes:
+        recipe: what is done.
+        policies: all of it, updated in place.
+        prompts: where each step's prompts come from.
+        generator: decides everything that chance decides.
+        memory: what parts remember.
+        learners: optimizers with their schedules.
+        step: steps taken.
+    """
+
+    recipe: Recipe
+    policies: Mapping[str, Policy]
+    prompts: PromptStream
+    generator: torch.Generator
+    memory: Memory
+    learners: Mapping[str, LiveLearner]
+    step: int = 0
+
+    @classmethod
+    def begin(cls, recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream) -> "Training":
+        """Before the first step. ValueError lists the mistakes of a recipe that was made in Python."""
+        if mistakes := cross_checks(recipe, allow_code=True):
+            raise ValueError("the recipe cannot be run:\n" + "\n".join(f"  {mistake}" for mistake in mistakes))
+        if prompts.curriculum != recipe.curriculum:
+            raise ValueError(
+                f"the recipe's curriculum is {recipe.curriculum} and that of its prompts {prompts.curriculum}. Make "
+                "them by PromptStream(prompts, seed=recipe.seed, curriculum=recipe.curriculum)"
+            )
+        learners = {
+            name: LiveLearner.start(name, settings, policies[name], loop_steps=recipe.steps)
+            for name, settings in recipe.learners.items()
+        }
+        return cls(
+            recipe=recipe,
+            policies=policies,
+            prompts=prompts,
+            generator=torch.Generator().manual_seed(recipe.seed),
+            memory=Memory(),
+            learners=learners,
+        )
+
+    def advance(self) -> Report:
+        """Take one step."""
+        recipe, policies, generator, memory, step = (
+            self.recipe, self.policies, self.generator, self.memory, self.step + 1
+        )  # fmt: skip
+        clock = Clock()
+        renewed = renew(recipe, policies, self.prompts, step)
+        if renewed:
+            clock.lap("renew")
+        experience, metrics = collect(recipe, policies, self.prompts, generator, memory, clock, step)
+        kept = select_rows(recipe, experience, memory, generator)
+        for name, settings in recipe.learners.items():
+            metrics |= diagnostics.of_rewards(name, settings, experience, kept)
+        metrics |= renewed
+        clock.lap("select")
+        batches = {name: freeze(name, own, experience, kept, memory) for name, own in recipe.learners.items()}
+        for name, learner in self.learners.items():
+            metrics |= update(learner, batches[name], generator, step)
+            clock.lap(f"update/{name}")
+        follow(recipe, policies, step)
+        seconds = {f"time/{stage}": spent for stage, spent in clock.stages.items()}
+        metrics |= seconds | {"time/step": sum(seconds.values())}
+        self.step = step
+        return Report(step=step, metrics={"step": float(step), **metrics}, experience=experience, kept=kept)
+
+
 def train(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream) -> Iterator[Report]:
     """Run a recipe, yielding a report after each step; evaluation, files and progress are the caller's, in between.
 
     The policies are updated in place. All randomness comes from the recipe's seed through one generator. ValueError
     lists the mistakes of a recipe that was made in Python.
     """
-    if mistakes := cross_checks(recipe, allow_code=True):
-        raise ValueError("the recipe cannot be run:\n" + "\n".join(f"  {mistake}" for mistake in mistakes))
-    if prompts.curriculum != recipe.curriculum:
-        raise ValueError(
-            f"the recipe's curriculum is {recipe.curriculum} and that of its prompts {prompts.curriculum}. Make them "
-            "by PromptStream(prompts, seed=recipe.seed, curriculum=recipe.curriculum)"
-        )
-    generator = torch.Generator().manual_seed(recipe.seed)
-    memory = Memory()
-    learners = {
-        name: LiveLearner.start(name, settings, policies[name], loop_steps=recipe.steps)
-        for name, settings in recipe.learners.items()
-    }
-    for step in range(1, recipe.steps + 1):
-        clock = Clock()
-        renewed = renew(recipe, policies, prompts, step)
-        if renewed:
-            clock.lap("renew")
-        experience, metrics = collect(recipe, policies, prompts, generator, memory, clock, step)
-        kept = select_rows(recipe, experience, memory, generator)
-        for name, learner in learners.items():
-            metrics |= diagnostics.of_rewards(name, learner.settings, experience, kept)
-        metrics |= renewed
-        clock.lap("select")
-        batches = {name: freeze(name, learner.settings, experience, kept, memory) for name, learner in learners.items()}
-        for name, learner in learners.items():
-            metrics |= update(learner, batches[name], generator, step)
-            clock.lap(f"update/{name}")
-        follow(recipe, policies, step)
-        seconds = {f"time/{stage}": spent for stage, spent in clock.stages.items()}
-        metrics |= seconds | {"time/step": sum(seconds.values())}
-        yield Report(step=step, metrics={"step": float(step), **metrics}, experience=experience, kept=kept)
+    training = Training.begin(recipe, policies, prompts)
+    while training.step < recipe.steps:
+        yield training.advance()
 
 
 def renew(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream, step: int) -> dict[str, float]:

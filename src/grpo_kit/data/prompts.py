@@ -79,6 +79,20 @@ class PromptStream:
         self.position += count
         return batch
 
+    def state(self) -> dict[str, Any]:
+        """Where it is between two steps, as plain data; `restore` takes it back."""
+        rates = self.pass_rates
+        known = None if self.curriculum is None else {"visits": rates.visits, "rates": rates.rates}
+        return {"prompts": len(self.prompts), "position": self.position, "pass_rates": known}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there; ValueError where it was the state of other prompts."""
+        if state["prompts"] != len(self.prompts):
+            raise ValueError(f"the data has {len(self.prompts)} prompts, and had {state['prompts']}")
+        self.position = state["position"]
+        if state["pass_rates"] is not None:
+            self.pass_rates = PassRates(**state["pass_rates"])
+
     def observe(self, found: Mapping[int, float]) -> None:
         """Take in how often groups of this step were right, by their numbers; NaN for one without a verdict."""
         if self.curriculum is not None:
