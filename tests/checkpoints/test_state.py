@@ -16,13 +16,14 @@ SHORT = [
     "evaluation.questions=1",
     "learners.small.optimizer.decay=cosine",
 ]
+FOLLOWER = "policies.slow={ follows='small', decay=0.5 }"
 KL = "learners.small.terms.kl={ kind='divergence', to='slow', divergence={ kind='sampled_kl' }, weight=0.1 }"
 RECIPES = {
     "grpo": ["grpo", *SHORT, "sampler.samples=4", "learners.small.epochs=2", "learners.small.mini_batches=2"],
-    "a follower": ["grpo", *SHORT, "sampler.samples=4", "policies.slow={ follows='small', decay=0.5 }", KL],
+    "a follower": ["grpo", *SHORT, "sampler.samples=4", FOLLOWER, KL],
     "adapters": ["grpo", *SHORT, "sampler.samples=4", "policies.small.lora.rank=4"],
     "adapters and a follower": [
-        "grpo", *SHORT, "sampler.samples=4", "policies.small.lora.rank=4", "policies.slow={ follows='small', decay=0.5 }", KL,
+        "grpo", *SHORT, "sampler.samples=4", "policies.small.lora.rank=4", FOLLOWER, KL,
     ],
     "codistill": ["codistill", *SHORT, "sampler.samples=6", "selection.rule.keep=4"],
     "opd": ["opd", *SHORT],
@@ -67,9 +68,9 @@ def test_it_goes_on_to_the_bit(described, tmp_path):
 
 
 def test_the_state_of_another_recipe_is_refused():
-    with pytest.raises(CheckpointError, match="it holds loop, optimizer-large, .* and the recipe has"):
+    with pytest.raises(CheckpointError, match=r"it holds loop, optimizer-large, .* and the recipe has"):
         restore(training("grpo"), state_of(training("codistill")))
-    with pytest.raises(CheckpointError, match="policy 'small' has other weights: .*lora"):
+    with pytest.raises(CheckpointError, match=r"policy 'small' has other weights: .*lora"):
         restore(training("grpo"), state_of(training("adapters")))
 
 
