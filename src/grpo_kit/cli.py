@@ -7,7 +7,7 @@ import typer
 
 from grpo_kit import __version__
 from grpo_kit.commands import complete
-from grpo_kit.commands.arguments import AllowCode, RecipeName, Settings, find_code
+from grpo_kit.commands.arguments import AllowCode, OptionalRecipe, RecipeName, Settings, find_code
 from grpo_kit.commands.consoles import any_console, quiet_console
 from grpo_kit.commands.plain_errors import PlainErrors, mistakes
 
@@ -37,19 +37,28 @@ def main(
 
 @app.command()
 def run(
-    recipe: RecipeName,
+    recipe: OptionalRecipe = None,
     set_: Settings = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to create; runs/<recipe>-<time> by default.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Run folder to go on with, from its latest checkpoint.")] = None,
     allow_code: AllowCode = False,
 ) -> None:
-    """Train what the recipe describes and leave a run folder behind."""
+    """Train what the recipe describes and leave a run folder behind, or go on with a run that ended early."""
     from grpo_kit.config import find_recipe
+    from grpo_kit.run.resume import resume as go_on
     from grpo_kit.run.session import refuse_existing, start
     from grpo_kit.run.setup import open_recipe
 
     console = quiet_console()
     find_code(allow_code)
     with mistakes():
+        if (recipe is None) == (resume is None):
+            raise ValueError("give a recipe, or --resume with a run folder, and not both.")
+        if resume is not None:
+            if out is not None:
+                raise ValueError("--out: a run that goes on stays in its folder. Remove it.")
+            raise typer.Exit(go_on(resume, settings=set_ or [], allow_code=allow_code, console=console).run())
+        assert recipe is not None
         refuse_existing(out)
         described, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
         session = start(described, inputs, find_recipe(recipe).read_text(encoding="utf-8"), out=out, console=console)

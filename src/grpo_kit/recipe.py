@@ -77,6 +77,23 @@ class EvaluationSpec:
 
 
 @table
+class CheckpointSpec:
+    """When a run's whole state is written to `checkpoints/`, so that `grpo-kit run --resume` goes on from it.
+
+    One is also written when a run ends early (Ctrl-C, SIGTERM) and after the last step.
+
+    Attributes:
+        every: steps between checkpoints.
+        keep: the latest ones that stay; older ones are removed.
+        best: a metric of `metrics.jsonl`, such as `eval/small/accuracy`: the checkpoint with the highest stays, too.
+    """
+
+    every: Annotated[int, Field(ge=1)] = 25
+    keep: Annotated[int, Field(ge=1)] = 2
+    best: str | None = None
+
+
+@table
 class Recipe:
     """A whole run.
 
@@ -98,6 +115,7 @@ class Recipe:
         selection: which rows are trained on; all without it.
         learners: how policies learn, each under the name of the policy it trains.
         evaluation: how live policies are tested.
+        checkpoints: when its state is saved.
         log_samples: completions a step kept in `samples.jsonl` with their per-token signals.
     """
 
@@ -117,6 +135,7 @@ class Recipe:
     selection: SelectionSpec | None = None
     learners: Mapping[Name, Learner] = Field(default_factory=dict)
     evaluation: EvaluationSpec | None = None
+    checkpoints: CheckpointSpec = Field(default_factory=CheckpointSpec)
 
     def readers(self) -> dict[str, tuple[str, ...]]:
         """Everything that reads a policy, by its place in the recipe: the sampler, rewards and terms."""

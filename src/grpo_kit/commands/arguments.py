@@ -13,12 +13,11 @@ def _complete_settings(ctx: typer.Context, incomplete: str) -> list[str]:
     return complete.settings(ctx.params.get("recipe"), incomplete)
 
 
-RecipeName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE", help="A recipe file, or the name of a shipped one.", autocompletion=complete.recipes
-    ),
-]
+RECIPE = typer.Argument(
+    metavar="RECIPE", help="A recipe file, or the name of a shipped one.", autocompletion=complete.recipes
+)
+RecipeName = Annotated[str, RECIPE]
+OptionalRecipe = Annotated[str | None, RECIPE]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import platform
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,8 +22,12 @@ from grpo_kit.run.statuses import Statuses, example
 PACKAGES = ("grpo_kit", "torch", "transformers", "tokenizers", "datasets", "math-verify", "pydantic")
 
 
+LINES = ("metrics.jsonl", "samples.jsonl", "statuses.jsonl")
+"""Files that grow by a line."""
+
+
 class RunFolder:
-    """A new folder with the recipe as given and as read, versions, metrics, samples, and the trained policies."""
+    """A folder with the recipe as given and as read, versions, metrics, samples, checkpoints and trained policies."""
 
     def __init__(self, recipe: Recipe, source: str, out: Path | None) -> None:
         """Create the folder; ValueError when `out` exists."""
@@ -37,6 +42,31 @@ class RunFolder:
         (self.path / "recipe.resolved.toml").write_text(tomli_w.dumps(as_table(recipe)), encoding="utf-8")
         (self.path / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
         (self.path / "statuses.jsonl").touch()
+
+    @classmethod
+    def reopen(cls, path: Path) -> "RunFolder":
+        """The folder of a run that ended early."""
+        folder = cls.__new__(cls)
+        folder.path = path
+        return folder
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where its checkpoints are."""
+        return self.path / "checkpoints"
+
+    def lengths(self) -> dict[str, int]:
+        """Bytes of the files that grow by a line, once these have reached the disk."""
+        return {name: _on_disk(self.path / name) for name in LINES}
+
+    def cut_back(self, lengths: Mapping[str, int]) -> None:
+        """Drop what came after a checkpoint, a torn last line too; ValueError where lines before it are gone."""
+        for name in LINES:
+            path, length = self.path / name, lengths.get(name, 0)
+            path.touch()
+            if path.stat().st_size < length:
+                raise ValueError(f"{path} has {path.stat().st_size} bytes, and had {length} at the checkpoint")
+            os.truncate(path, length)
 
     def metrics(self, values: Mapping[str, float]) -> None:
         """Append one step to `metrics.jsonl`; a number that is not finite is null."""
@@ -95,6 +125,14 @@ class RunFolder:
             file.write(json.dumps(line, default=str) + "\n")
 
 
+def _on_disk(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return os.fstat(file.fileno()).st_size
+
+
 def _free(parent: Path, name: str) -> Path:
     """The folder of that name, or with a number behind where it exists: two runs may start in one second."""
     candidates = [parent / name, *(parent / f"{name}-{number}" for number in range(2, 1000))]
@@ -110,6 +148,20 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def versions_of(folder: Path) -> list[str]:
+    """Packages whose versions are others than when a run folder was made, a line each."""
+    try:
+        before = json.loads((folder / "versions.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ["versions.json cannot be read: whether all packages are the same is not known"]
+    now = versions()
+    return [
+        f"{name} is {now[name]} and was {before.get(name, 'not noted')}: what follows may differ in the last bits"
+        for name in now
+        if before.get(name) != now[name]
+    ]
 
 
 def _plain(value: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first asks for the end after the work at hand, the second ends at once."""
+"""Ctrl-C and SIGTERM: the first asks for the end after the work at hand, the second ends at once."""
 
 import signal
 import sys
@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 @dataclass(slots=True)
 class Interrupt:
-    """Whether Ctrl-C was pressed."""
+    """Whether Ctrl-C was pressed, or SIGTERM came, as from a scheduler that takes a machine back."""
 
     asked: bool = False
 
@@ -26,12 +26,13 @@ class Interrupt:
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """Take the signal inside the block; only the main thread may handle signals."""
+        """Take the signals inside the block; only the main thread may handle signals."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = signal.signal(signal.SIGINT, self)
+        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -2,17 +2,20 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from grpo_kit.checkpoints import prune, save
+from grpo_kit.checkpoints.state import restore, state_of
 from grpo_kit.data.report import describe_set
 from grpo_kit.diagnostics import low_sample_size
-from grpo_kit.loop import Report, train
+from grpo_kit.loop import Report, Training
 from grpo_kit.mismatch import large_mismatch
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
@@ -41,6 +44,11 @@ class Session:
     done: int = 0
     warned: set[str] = field(default_factory=set)
     statuses: Statuses = field(default_factory=Statuses)
+    training: Training = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make ready for the first step."""
+        self.training = Training.begin(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs))
 
     def run(self) -> int:
         """Train to the end, to Ctrl-C or to a fault; write what there is in every case; the exit code."""
@@ -48,9 +56,10 @@ class Session:
         with self.interrupt.handling(), self._progress() as progress:
             task = progress.add_task("", total=self.recipe.steps, now="starting")
             try:
-                self._evaluate({"step": 0.0})
-                reports = train(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs))
-                while not self.interrupt.asked and (report := next(reports, None)) is not None:
+                if self.done == 0:
+                    self._evaluate({"step": 0.0})
+                while not self.interrupt.asked and self.done < self.recipe.steps:
+                    report = self.training.advance()
                     self._after(report)
                     progress.update(task, completed=report.step, now=self._line(report))
                     if not self.console.is_terminal and self._is_milestone(report.step):
@@ -73,10 +82,50 @@ class Session:
         self.folder.statuses(report, self.statuses, tokenizer)
         self.done = report.step
         settings, last = self.recipe.evaluation, report.step == self.recipe.steps
-        if settings is not None and (last or report.step % settings.every == 0) and not self.interrupt.asked:
+        if settings is not None and (last or report.step % settings.every == 0):
             self._evaluate(report.metrics)
         else:
             self.folder.metrics(report.metrics)
+        if report.step % self.recipe.checkpoints.every == 0 or last or self.interrupt.asked:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Save all that the run needs to go on from here, and remove checkpoints that are not to stay."""
+        settings, keep = self.recipe.checkpoints, frozenset[int]()
+        if settings.best is not None:
+            keep = self._best_step(settings.best)
+        save(self.folder.checkpoints, self.done, {"session": self.state(), **state_of(self.training)})
+        for _ in prune(self.folder.checkpoints, last=settings.keep, keep=keep):
+            pass
+
+    def state(self) -> dict[str, Any]:
+        """What the run itself has to remember, beside its training."""
+        return {
+            "evaluations": [[step, dict(found)] for step, found in self.evaluations],
+            "warned": sorted(self.warned),
+            "statuses": [[*key, count] for key, count in self.statuses.counts.items()],
+            "lines": self.folder.lengths(),
+        }
+
+    def restore(self, parts: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint: training, remembered things, and the lines of its files."""
+        own = parts["session"]
+        restore(self.training, {name: part for name, part in parts.items() if name != "session"})
+        self.folder.cut_back(own["lines"])
+        self.done = self.training.step
+        self.evaluations = [(step, found) for step, found in own["evaluations"]]
+        self.warned = set(own["warned"])
+        self.statuses.counts.update({(name, status): count for name, status, count in own["statuses"]})
+
+    def _best_step(self, metric: str) -> frozenset[int]:
+        """The step of a checkpoint whose metric was the highest; none where no line has it."""
+        every = self.recipe.checkpoints.every
+        found = [
+            (line[metric], line["step"])
+            for line in self.folder.read_metrics()
+            if line.get(metric) is not None and line["step"] > 0 and line["step"] % every == 0
+        ]
+        return frozenset({max(found)[1]}) if found else frozenset()
 
     def _warn_once(self, about: str, step: int, warning: str | None) -> None:
         if warning is not None and about not in self.warned:
@@ -181,6 +230,11 @@ def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, cons
     refuse_absent(recipe)
     for line in describe(inputs):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    return prepare(recipe, inputs, lambda: RunFolder(recipe, source, out), console)
+
+
+def prepare(recipe: Recipe, inputs: Inputs, folder: Callable[[], RunFolder], console: Console) -> Session:
+    """Load the policies, fill the buffer, and make or open the run folder after all that."""
     idle = idle_policies(recipe, inputs)
     policies = load_policies(recipe, idle=idle, longest=longest_row(recipe, inputs))
     try:
@@ -189,7 +243,7 @@ def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, cons
                 raise KeyboardInterrupt
             idle = idle_policies(recipe, inputs)
             close_all({name: policies.pop(name) for name in idle & policies.keys()})
-        return Session(recipe, inputs, policies, RunFolder(recipe, source, out), console)
+        return Session(recipe, inputs, policies, folder(), console)
     except BaseException:  # Ctrl-C, too
         close_all(policies)
         raise

@@ -1,0 +1,85 @@
+"""`grpo-kit run --resume`: go on with a run that ended early, from its latest whole checkpoint."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from grpo_kit.checkpoints import CheckpointError, newest, remove_unfinished
+from grpo_kit.config import RecipeError
+from grpo_kit.parts import as_table
+from grpo_kit.run.engines import refuse_absent
+from grpo_kit.run.folder import RunFolder, versions_of
+from grpo_kit.run.session import Session, describe, prepare
+from grpo_kit.run.setup import close_all, open_recipe
+
+RECIPE = "recipe.resolved.toml"
+CHANGEABLE = (
+    "name", "steps", "log_samples", "evaluation", "evaluation.*", "checkpoints.*", "policies.*.micro_batch_tokens",
+    "policies.*.device", "sampler.rows_per_batch", "sampler.engine.*", "policies.*.engine.*",
+)  # fmt: skip
+"""What may be changed when a run goes on: it decides how long, where and how visibly, not what is learned."""
+
+
+def resume(folder: Path, *, settings: Sequence[str], allow_code: bool, console: Console) -> Session:
+    """A session that goes on where the run of a folder stopped; ValueError says why it cannot.
+
+    Without any whole checkpoint it begins again in the same folder.
+    """
+    file = folder / RECIPE
+    if not file.is_file():
+        raise ValueError(f"--resume {folder}: no run folder, since it has no {RECIPE}. Give the folder of a run.")
+    recipe, inputs = open_recipe(str(file), settings=settings, allow_code=allow_code)
+    before = tomllib.loads(file.read_text(encoding="utf-8"))
+    changed = list(differences(before, as_table(recipe)))
+    if refused := [f"{place}: {said}" for place, said in changed if not _may_change(place)]:
+        raise RecipeError(
+            [f"{line}; the checkpoints are of the former. Leave it, or start a new run." for line in refused], str(file)
+        )
+    refuse_absent(recipe)
+    remove_unfinished(folder / "checkpoints")
+    found, faults = newest(folder / "checkpoints")
+    done = 0 if found is None else found.step
+    if done >= recipe.steps:
+        raise ValueError(
+            f"--resume {folder}: step {done} of {recipe.steps} is done. Nothing is left; --set steps=N goes further."
+        )
+    for line in [*faults, *(f"changed: {place}: {said}" for place, said in changed), *versions_of(folder)]:
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    for line in describe(inputs):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    session = prepare(recipe, inputs, lambda: RunFolder.reopen(folder), console)
+    try:
+        if found is None:
+            session.folder.cut_back({})
+        else:
+            session.restore(found.read())
+    except BaseException as error:
+        close_all(session.policies)
+        if isinstance(error, CheckpointError):
+            raise CheckpointError(f"--resume {folder}: the checkpoint of step {done} does not fit: {error}") from None
+        raise
+    text = "begins again: there is no checkpoint" if found is None else f"goes on after step {done} of {recipe.steps}"
+    console.print(f"{folder} {text}", highlight=False, markup=False, soft_wrap=True)
+    return session
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, str]]:
+    """Every place where two recipes differ, with what it was and what it is."""
+    for key in dict.fromkeys([*before, *after]):
+        here, old, new = f"{place}{key}", before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from differences(old, new, f"{here}.")
+        elif old != new:
+            yield here, f"{_said(old)} -> {_said(new)}"
+
+
+def _may_change(place: str) -> bool:
+    return any(fnmatchcase(place, pattern) for pattern in CHANGEABLE)
+
+
+def _said(value: Any) -> str:
+    return "nothing" if value is None else repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."

@@ -1,0 +1,130 @@
+"""`run --resume`: a run that ended early goes on to the bit, whatever ended it."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from grpo_kit import RecipeError, read_recipe
+from grpo_kit.checkpoints import all_in
+from grpo_kit.config import find_recipe
+from grpo_kit.loop import Training
+from grpo_kit.run.resume import differences, resume
+from grpo_kit.run.session import start
+from grpo_kit.run.setup import load_inputs
+
+SETTINGS = ["data.rows=64", "steps=6", "prompts_per_step=2", "sampler.samples=4", "evaluation.questions=2"]
+SETTINGS += ["evaluation.samples=2", "evaluation.every=2", "checkpoints.every=2", "log_samples=2"]
+QUIET = Console(quiet=True)
+
+
+def begun(folder, *settings, name="grpo"):
+    recipe = read_recipe(name, settings=[*SETTINGS, *settings])
+    return start(recipe, load_inputs(recipe), find_recipe(name).read_text(), out=folder, console=QUIET)
+
+
+def content(folder):
+    """The hash of every weight file, and every line without its times."""
+    found = {}
+    for path in sorted((folder / "policies").rglob("*.safetensors")):
+        found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    for name in ("metrics.jsonl", "samples.jsonl", "statuses.jsonl"):
+        lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        found[name] = [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "out"
+    assert begun(folder).run() == 0
+    return content(folder)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 5])
+def test_a_run_that_was_asked_to_stop_goes_on_to_the_bit(whole, tmp_path, monkeypatch, after):
+    session, advance = begun(tmp_path / "out"), Training.advance
+
+    def stopping(training):
+        session.interrupt.asked = training.step + 1 == after
+        return advance(training)
+
+    monkeypatch.setattr(Training, "advance", stopping)
+    assert session.run() == 130
+    monkeypatch.undo()
+    assert all_in(tmp_path / "out" / "checkpoints")[0].step == after
+    assert resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET).run() == 0
+    assert content(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("after", [1, 4])
+def test_a_run_that_died_goes_on_from_its_last_checkpoint(whole, tmp_path, after):
+    """Lines behind the checkpoint, a torn one too, are dropped; without a checkpoint it begins again."""
+    session = begun(tmp_path / "out", "checkpoints.every=3")
+    for _ in range(after):
+        session._after(session.training.advance())
+    with (tmp_path / "out" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 5, "learner/sm')
+    session = resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET)
+    assert session.done == (0 if after == 1 else 3)
+    assert session.run() == 0
+    found = content(tmp_path / "out")
+    if after == 4:  # the evaluation before the first step was left out above
+        assert found["metrics.jsonl"] == whole["metrics.jsonl"][1:]
+        found["metrics.jsonl"] = whole["metrics.jsonl"]
+    assert found == whole
+
+
+def test_checkpoints_stay_as_asked(tmp_path):
+    assert begun(tmp_path / "out", "checkpoints.every=1", "checkpoints.best=eval/small/accuracy").run() == 0
+    steps = [own.step for own in all_in(tmp_path / "out" / "checkpoints")]
+    lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    best = max((line["eval/small/accuracy"], line["step"]) for line in lines[1:] if "eval/small/accuracy" in line)
+    assert steps == sorted({6, 5, best[1]}, reverse=True)
+
+
+def test_what_may_be_changed_and_what_not(tmp_path):
+    folder = tmp_path / "out"
+    assert begun(folder, "steps=2").run() == 0
+    with pytest.raises(ValueError, match=r"step 2 of 2 is done. Nothing is left; --set steps=N goes further"):
+        resume(folder, settings=[], allow_code=False, console=QUIET)
+    with pytest.raises(RecipeError) as caught:
+        resume(folder, settings=["seed=5", "learners.small.optimizer.lr=1.0"], allow_code=False, console=QUIET)
+    assert [line.split(";")[0] for line in caught.value.mistakes] == [
+        "seed: 0 -> 5",
+        f"learners.small.optimizer.lr: {read_recipe('grpo').learners['small'].optimizer.lr} -> 1.0",
+    ]
+    assert resume(folder, settings=["steps=3"], allow_code=False, console=QUIET).run() == 0
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"no run folder, since it has no recipe.resolved.toml"):
+        resume(tmp_path, settings=[], allow_code=False, console=QUIET)
+
+
+def test_differences_name_their_places():
+    before, after = {"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"b": 2, "c": [1]}, "e": "x"}
+    assert list(differences(before, after)) == [("a.b", "1 -> 2"), ("d", "2 -> nothing"), ("e", "nothing -> 'x'")]
+
+
+def test_sigterm_ends_a_run_after_its_step_with_a_checkpoint(tmp_path):
+    command = [str(Path(sys.executable).with_name("grpo-kit")), "run", "grpo", "--out", str(tmp_path / "out")]
+    for setting in (*SETTINGS, "steps=500", "checkpoints.every=500"):
+        command += ["--set", setting]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        lines = tmp_path / "out" / "metrics.jsonl"
+        end = time.monotonic() + 90
+        while time.monotonic() < end and not (lines.exists() and lines.read_text().count("\n") > 2):
+            time.sleep(0.2)
+        os.kill(process.pid, signal.SIGTERM)
+        said = process.communicate(timeout=60)[0]
+    assert process.returncode == 130, said
+    (own,) = all_in(tmp_path / "out" / "checkpoints")
+    assert own.fault() is None
