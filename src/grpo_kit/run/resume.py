@@ -27,7 +27,7 @@ CHANGEABLE = (
 def resume(folder: Path, *, settings: Sequence[str], allow_code: bool, console: Console) -> Session:
     """A session that goes on where the run of a folder stopped; ValueError says why it cannot.
 
-    Without any whole checkpoint it begins again in the same folder.
+    Without any whole checkpoint it begins again in the same folder; with all steps done it writes its results again.
     """
     file = folder / RECIPE
     if not file.is_file():
@@ -43,10 +43,8 @@ def resume(folder: Path, *, settings: Sequence[str], allow_code: bool, console: 
     remove_unfinished(folder / "checkpoints")
     found, faults = newest(folder / "checkpoints")
     done = 0 if found is None else found.step
-    if done >= recipe.steps:
-        raise ValueError(
-            f"--resume {folder}: step {done} of {recipe.steps} is done. Nothing is left; --set steps=N goes further."
-        )
+    if done > recipe.steps:
+        raise ValueError(f"--resume {folder}: step {done} is done, and steps is {recipe.steps}. Give {done} or more.")
     for line in [*faults, *(f"changed: {place}: {said}" for place, said in changed), *versions_of(folder)]:
         console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
     for line in describe(inputs):
@@ -63,6 +61,8 @@ def resume(folder: Path, *, settings: Sequence[str], allow_code: bool, console: 
             raise CheckpointError(f"--resume {folder}: the checkpoint of step {done} does not fit: {error}") from None
         raise
     text = "begins again: there is no checkpoint" if found is None else f"goes on after step {done} of {recipe.steps}"
+    if done == recipe.steps:  # it may have died before its results were written, so these are written again
+        text = f"has all its {done} steps; --set steps=N goes further"
     console.print(f"{folder} {text}", highlight=False, markup=False, soft_wrap=True)
     return session
 
