@@ -23,6 +23,7 @@ RECIPES = {
     "codistill": ["sampler.samples=6", "selection.rule.keep=4"],
     "opd": [],
     "semi_opd": ["sampler.prompts=16", "sampler.prompts_per_shard=4"],
+    "semi_opd, refreshed": ["sampler.prompts=8", "sampler.prompts_per_shard=4", "sampler.refresh={every=2}"],
 }
 AGAIN = 0.5
 """Chance that a run that goes on is killed, too."""
@@ -44,8 +45,14 @@ def command(recipe: str, place: Path) -> list[str]:
     if (place / "out" / "recipe.resolved.toml").exists():
         return ["run", "--resume", str(place / "out")]
     shutil.rmtree(place / "out", ignore_errors=True)
-    settings = [*SHORT, *RECIPES[recipe], *([f"sampler.buffer={place / 'buffer'}"] if recipe == "semi_opd" else [])]
-    return ["run", recipe, "--out", str(place / "out"), *(part for own in settings for part in ("--set", own))]
+    settings = [*SHORT, *RECIPES[recipe], *([f"sampler.buffer={place / 'buffer'}"] if "semi" in recipe else [])]
+    return [
+        "run",
+        recipe.split(",")[0],
+        "--out",
+        str(place / "out"),
+        *(part for own in settings for part in ("--set", own)),
+    ]
 
 
 def in_child(arguments: list[str], kill_after: float | None = None) -> tuple[int | None, float]:

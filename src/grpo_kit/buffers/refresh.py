@@ -1,7 +1,7 @@
 """When a buffer is written anew by the policies as they are now, and which of its writings is in use."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,6 +60,7 @@ class _Run:
     step: int
     folder: Path
     written: int = 0
+    held: bool = False
 
 
 _RUNS: dict[str, _Run] = {}
@@ -69,6 +70,42 @@ _RUNS: dict[str, _Run] = {}
 def in_use(folder: str) -> Buffer:
     """The buffer to read: the latest writing of the run at work, else the folder's own."""
     return Buffer(_RUNS[folder].folder if folder in _RUNS else Path(folder))
+
+
+def hold(folder: str) -> None:
+    """Begin a run whose replaced rows stay until `keep_only` removes them, since checkpoints may refer to them."""
+    _RUNS[folder] = _Run(name=uuid4().hex[:8], step=0, folder=Path(folder), held=True)
+
+
+def state_of(folder: str) -> dict[str, Any]:
+    """What the run at work did with a buffer, as plain data."""
+    run = _RUNS[folder]
+    return {
+        "name": run.name,
+        "step": run.step,
+        "folder": str(run.folder.relative_to(folder)),
+        "written": run.written,
+    }
+
+
+def put_back(folder: str, state: Mapping[str, Any]) -> None:
+    """Go on with a run from its state; ValueError where the rows that it used are gone."""
+    used = Path(folder) / state["folder"]
+    if not Buffer(used).exists:
+        raise ValueError(f"the buffer {used}, which the run used, is gone")
+    _RUNS[folder] = _Run(name=state["name"], step=state["step"], folder=used, written=state["written"], held=True)
+
+
+def keep_only(folder: str, states: Iterable[Mapping[str, Any]]) -> None:
+    """Remove what the run at work wrote and neither it nor one of the states uses."""
+    run = _RUNS[folder]
+    used = {run.folder, *(Path(folder) / state["folder"] for state in states)}
+    own = Path(folder) / "refreshed" / run.name
+    gone = [path for path in (own.iterdir() if own.is_dir() else ()) if path not in used]
+    if gone:
+        release()
+    for path in gone:
+        shutil.rmtree(path)
 
 
 def renew(
@@ -138,7 +175,7 @@ def _write(
     _bring_up_to_date(sampler, policies, prompts, details)
     fill(buffer, sampler.of, prompts, policies, scored, seed=seed)
     run.folder, run.written = buffer.path, step
-    if before != Path(sampler.buffer):
+    if before != Path(sampler.buffer) and not run.held:
         release()
         shutil.rmtree(before)
 

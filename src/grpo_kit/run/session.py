@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from grpo_kit.checkpoints import prune, save
+from grpo_kit.buffers import refresh
+from grpo_kit.checkpoints import all_in, prune, save
 from grpo_kit.checkpoints.state import restore, state_of
 from grpo_kit.data.report import describe_set
 from grpo_kit.diagnostics import low_sample_size
@@ -48,6 +49,8 @@ class Session:
 
     def __post_init__(self) -> None:
         """Make ready for the first step."""
+        if self._refreshed is not None:
+            refresh.hold(self._refreshed)
         self.training = Training.begin(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs))
 
     def run(self) -> int:
@@ -97,6 +100,10 @@ class Session:
         save(self.folder.checkpoints, self.done, {"session": self.state(), **state_of(self.training)})
         for _ in prune(self.folder.checkpoints, last=settings.keep, keep=keep):
             pass
+        if self._refreshed is not None:
+            refresh.keep_only(
+                self._refreshed, [own.part("session")["buffer"] for own in all_in(self.folder.checkpoints)]
+            )
 
     def state(self) -> dict[str, Any]:
         """What the run itself has to remember, beside its training."""
@@ -105,6 +112,7 @@ class Session:
             "warned": sorted(self.warned),
             "statuses": [[*key, count] for key, count in self.statuses.counts.items()],
             "lines": self.folder.lengths(),
+            "buffer": None if self._refreshed is None else refresh.state_of(self._refreshed),
         }
 
     def restore(self, parts: Mapping[str, Any]) -> None:
@@ -112,10 +120,18 @@ class Session:
         own = parts["session"]
         restore(self.training, {name: part for name, part in parts.items() if name != "session"})
         self.folder.cut_back(own["lines"])
+        if self._refreshed is not None:
+            refresh.put_back(self._refreshed, own["buffer"])
         self.done = self.training.step
         self.evaluations = [(step, found) for step, found in own["evaluations"]]
         self.warned = set(own["warned"])
         self.statuses.counts.update({(name, status): count for name, status, count in own["statuses"]})
+
+    @property
+    def _refreshed(self) -> str | None:
+        """The buffer that is written anew in this run, if there is one."""
+        sampler = self.recipe.sampler
+        return sampler.buffer if isinstance(sampler, Replay) and sampler.refresh is not None else None
 
     def _best_step(self, metric: str) -> frozenset[int]:
         """The step of a checkpoint whose metric was the highest; none where no line has it."""
