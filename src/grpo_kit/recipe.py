@@ -151,7 +151,8 @@ class Recipe:
         for name, learner in self.learners.items():
             for term in learner.terms.values():
                 for policy, detail in details_of(term, name).items():
-                    found[policy] = found[policy] | detail
+                    if policy in found:  # a name that nothing defines is a mistake that the checks report
+                        found[policy] |= detail
         return found
 
     def frozen_details(self) -> dict[str, Detail]:
