@@ -23,7 +23,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from grpo_kit import Policy, PolicySpec, TransformersSampler, read_recipe, train
 from grpo_kit.policies import load_policy
 from grpo_kit.recipe import Recipe
-from grpo_kit.run.setup import load_inputs, load_policies, prompt_stream
+from grpo_kit.run.setup import close_all, load_inputs, load_policies, prompt_stream
 
 GRADIENTS = 1e-4  # norm of the difference over the norm, in float32
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -103,14 +103,15 @@ def engine(device: str, small: bool, folder: Path) -> str:
     wider = "policies.small.model=tiny:large"  # heads of tiny:small are narrower than vLLM's CPU build has a kernel for
     recipe = _recipe(name, [*settings, wider, sampler], device)
     policies, steps, gaps = load_policies(recipe), 3, list[float]()
-    for report in train(replace(recipe, steps=steps), policies, prompt_stream(recipe, load_inputs(recipe))):
-        behavior = report.experience.rollouts.behavior
-        assert behavior is not None
-        versions = {writer.version for writer in behavior.writers}
-        assert versions == {report.step - 1}, f"step {report.step} has rows of versions {versions}"
-        gaps.append(report.metrics["sampler/mismatch/small/mean"])
-    for policy in policies.values():
-        policy.close()
+    try:
+        for report in train(replace(recipe, steps=steps), policies, prompt_stream(recipe, load_inputs(recipe))):
+            behavior = report.experience.rollouts.behavior
+            assert behavior is not None
+            versions = {writer.version for writer in behavior.writers}
+            assert versions == {report.step - 1}, f"step {report.step} has rows of versions {versions}"
+            gaps.append(report.metrics["sampler/mismatch/small/mean"])
+    finally:
+        close_all(policies)
     assert max(gaps) < 0.01, f"vLLM and the policy differ by {max(gaps):.3f} nats a token in the mean"
     return f"{steps} steps, versions as they should be, vLLM and the policy differ by {max(gaps):.1e} nats a token"
 

@@ -255,9 +255,11 @@ def places(table, above=()):
             yield from places(value, (*above, key))
 
 
-def test_a_term_that_reads_an_undefined_policy_is_one_mistake():
-    (mistake,) = mistakes_of(["learners.small.terms.teacher.to=nobody"], "gkd")[:1]
-    assert mistake.startswith("learners.small.terms.teacher: there is no policy 'nobody'")
+def test_a_term_that_reads_an_undefined_policy_is_named_with_the_one_that_nothing_reads_now():
+    assert mistakes_of(["learners.small.terms.teacher.to=nobody"], "gkd") == [
+        "learners.small.terms.teacher: there is no policy 'nobody'. Known: small, large.",
+        "policies.large: no sampler, reward or learner uses it. Remove it, or use it.",
+    ]
 
 
 OTHERS_SLOW = [pytest.param(path, marks=[] if path.stem == "codistill" else pytest.mark.slow) for path in SHIPPED]

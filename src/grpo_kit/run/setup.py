@@ -196,34 +196,33 @@ def load_policies(recipe: Recipe, *, idle: Collection[str] = (), longest: int = 
     """
     mistakes: list[str] = []
     policies: dict[str, Policy] = {}
-    for name, spec in recipe.policies.items():
-        if spec.follows is None and name not in idle and twin_of(recipe, name) is None:
-            try:
-                if spec.engine is None:
-                    policies[name] = load_policy(name, spec, live=name in recipe.learners, seed=recipe.seed)
-                else:
-                    top_k = recipe.details().get(name, Detail()).top_k
-                    policies[name] = load_served(name, spec, longest=longest, top_k=top_k)
-            except ValueError as error:
-                mistakes.append(f"policies.{name}: {error}.")
-            except BaseException:  # Ctrl-C while a model is loaded, memory that is not enough
-                close_all(policies)
-                raise
-    if mistakes:
-        close_all(policies)
-        raise RecipeError(mistakes, recipe.name)
-    for name, spec in recipe.policies.items():
-        if spec.follows is not None:
-            copy = policies[spec.follows].frozen_copy(name)
-        elif name not in policies and name not in idle:
-            copy = policies[str(twin_of(recipe, name))].frozen_copy(name, adapters=False)
-        else:
-            continue
-        policies[name] = replace(copy, micro_batch_tokens=spec.micro_batch_tokens)
-    sizes = [vocabulary_size(recipe.policies[name]) for name in idle]  # their scores are over it as well
-    common = min([*sizes, *(policy.vocabulary for policy in policies.values())])
-    for policy in policies.values():
-        policy.vocabulary = common
+    with ExitStack() as undo:
+        undo.callback(close_all, policies)  # whatever goes wrong: a mistake, Ctrl-C, too little memory
+        for name, spec in recipe.policies.items():
+            if spec.follows is None and name not in idle and twin_of(recipe, name) is None:
+                try:
+                    if spec.engine is None:
+                        policies[name] = load_policy(name, spec, live=name in recipe.learners, seed=recipe.seed)
+                    else:
+                        top_k = recipe.details().get(name, Detail()).top_k
+                        policies[name] = load_served(name, spec, longest=longest, top_k=top_k)
+                except ValueError as error:
+                    mistakes.append(f"policies.{name}: {error}.")
+        if mistakes:
+            raise RecipeError(mistakes, recipe.name)
+        for name, spec in recipe.policies.items():
+            if spec.follows is not None:
+                copy = policies[spec.follows].frozen_copy(name)
+            elif name not in policies and name not in idle:
+                copy = policies[str(twin_of(recipe, name))].frozen_copy(name, adapters=False)
+            else:
+                continue
+            policies[name] = replace(copy, micro_batch_tokens=spec.micro_batch_tokens)
+        sizes = [vocabulary_size(recipe.policies[name]) for name in idle]  # their scores are over it as well
+        common = min([*sizes, *(policy.vocabulary for policy in policies.values())])
+        for policy in policies.values():
+            policy.vocabulary = common
+        undo.pop_all()
     return {name: policies[name] for name in recipe.policies if name in policies}
 
 

@@ -5,31 +5,42 @@ from collections.abc import Sequence
 import torch
 from einops import repeat
 
-from grpo_kit.batch import Behavior, Prompts, Rollouts, Writer
+from grpo_kit.batch import Behavior, Prompts, Rollouts, Sampling, Writer
 from grpo_kit.policies.policy import Policy
 from grpo_kit.samplers.decoding import Completions
+
+GREEDY = Sampling(temperature=0)
+"""What the greedy rows of a sampler are drawn from."""
 
 
 def rollouts_of(
     policy: Policy,
     prompts: Prompts,
-    places: Sequence[int],
     completions: Completions,
-    writers: Sequence[tuple[Writer, int]],
+    *,
+    version: int,
+    sampling: Sampling,
+    samples: int,
+    greedy: bool,
     stop: Sequence[str],
 ) -> Rollouts:
-    """Rows of completions, each whole by one writer.
+    """Rows of one policy's completions: `samples` of every prompt, prompt after prompt, then the greedy ones.
 
     Args:
-        policy: whose tokenizer turns the tokens into text.
+        policy: who wrote, and whose tokenizer turns the tokens into text.
         prompts: that were continued.
-        places: which of them, a row.
         completions: what was written.
-        writers: who wrote, each with the number of its rows; they come one writer's after the other's.
+        version: of the weights that wrote.
+        sampling: what all but the greedy rows were drawn from.
+        samples: completions a prompt, without the greedy one.
+        greedy: whether a greedy one of every prompt comes after all others.
         stop: strings before which the text is cut.
     """
+    each = [(sampling, samples), (GREEDY, 1)][: 1 + greedy]
+    places = [place for _, count in each for place in range(len(prompts)) for _ in range(count)]
+    counts = torch.tensor([count * len(prompts) for _, count in each], device=completions.tokens.device)
+    writers = tuple(Writer(policy=policy.name, version=version, sampling=own) for own, _ in each)
     tokens, mask = completions.tokens, completions.mask
-    counts = torch.tensor([count for _, count in writers], device=tokens.device)
     writer = torch.arange(len(writers), device=tokens.device).repeat_interleave(counts)
     ids = [row[keep].tolist() for row, keep in zip(tokens, mask, strict=True)]
     of_model = completions.model_logprobs
@@ -42,7 +53,7 @@ def rollouts_of(
         texts=tuple(cut(text, stop) for text in policy.tokenizer.batch_decode(ids, skip_special_tokens=True)),
         columns={name: tuple(values[place] for place in places) for name, values in prompts.columns.items()},
         behavior=Behavior(
-            writers=tuple(own for own, _ in writers),
+            writers=writers,
             writer=repeat(writer, "row -> row token", token=tokens.shape[1]).contiguous(),
             logprobs=completions.logprobs,
             model_logprobs=None if bool(of_model[mask].isnan().all()) else of_model,

@@ -8,13 +8,11 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from grpo_kit.batch import Prompts, Rollouts, Sampling, Writer
+from grpo_kit.batch import Prompts, Rollouts, Sampling
 from grpo_kit.parts import part
 from grpo_kit.policies.policy import Policy
 from grpo_kit.samplers.decoding import Completions, decode, joined
-from grpo_kit.samplers.rows import rollouts_of
-
-GREEDY = Sampling(temperature=0)
+from grpo_kit.samplers.rows import GREEDY, rollouts_of
 
 
 @part("transformers")
@@ -66,19 +64,24 @@ class TransformersSampler:
     @torch.no_grad()
     def __call__(self, prompts: Prompts, policies: Mapping[str, Policy], generator: torch.Generator) -> Rollouts:
         """Write completions of every prompt; see the class."""
-        policy, sampled = policies[self.policy], len(prompts) * self.samples
-        uniforms = torch.rand((sampled, self.max_new_tokens), generator=generator, dtype=torch.float64)
+        policy = policies[self.policy]
+        uniforms = torch.rand(
+            (len(prompts) * self.samples, self.max_new_tokens), generator=generator, dtype=torch.float64
+        )
         written = self._write(policy, prompts, self.sampling, uniforms)
         if self.greedy:  # no token of a greedy row is decided by chance
             nothing = torch.zeros((len(prompts), self.max_new_tokens), dtype=torch.float64)
             written += self._write(policy, prompts, GREEDY, nothing)
-        places = [place for place in range(len(prompts)) for _ in range(self.samples)]
-        places += range(len(prompts)) if self.greedy else ()
-        writers = [
-            (Writer(policy=policy.name, version=policy.version, sampling=sampling), rows)
-            for sampling, rows in ((self.sampling, sampled), (GREEDY, len(prompts)))[: 1 + self.greedy]
-        ]
-        return rollouts_of(policy, prompts, places, joined(written), writers, self.stop)
+        return rollouts_of(
+            policy,
+            prompts,
+            joined(written),
+            version=policy.version,
+            sampling=self.sampling,
+            samples=self.samples,
+            greedy=self.greedy,
+            stop=self.stop,
+        )
 
     def _write(
         self, policy: Policy, prompts: Prompts, sampling: Sampling, uniforms: Float[Tensor, "row max_new_token"]

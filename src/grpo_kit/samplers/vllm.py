@@ -6,15 +6,14 @@ from typing import Annotated, ClassVar
 import torch
 from pydantic import Field
 
-from grpo_kit.batch import Prompts, Rollouts, Sampling, Writer
+from grpo_kit.batch import Prompts, Rollouts, Sampling
 from grpo_kit.data import PromptSet
 from grpo_kit.detail import Detail
 from grpo_kit.engines import ENGINES, Engine, InProcess, Limits, Request, Running, Written
 from grpo_kit.parts import part
 from grpo_kit.policies.policy import Policy
 from grpo_kit.samplers.decoding import Completions
-from grpo_kit.samplers.rows import rollouts_of
-from grpo_kit.samplers.transformers import GREEDY
+from grpo_kit.samplers.rows import GREEDY, rollouts_of
 
 SEEDS = 2**62
 
@@ -84,24 +83,21 @@ class VLLMSampler:
 
     def __call__(self, prompts: Prompts, policies: Mapping[str, Policy], generator: torch.Generator) -> Rollouts:
         """Write completions of every prompt; see the class."""
-        policy, count = policies[self.policy], len(prompts)
+        policy = policies[self.policy]
         running: Running = policy.engine(self.engine)
-        seeds: list[int] = torch.randint(SEEDS, (count,), generator=generator).tolist()
+        seeds: list[int] = torch.randint(SEEDS, (len(prompts),), generator=generator).tolist()
         found = self._write(running, policy, prompts, self.sampling, self.samples, seeds)
-        places = [place for place in range(count) for _ in range(self.samples)]
         if self.greedy:  # no token of a greedy row is decided by chance
             found += self._write(running, policy, prompts, GREEDY, 1, seeds)
-            places += range(count)
         return rollouts_of(
             policy,
             prompts,
-            places,
             completions_of(found, policy.device),
-            [
-                (Writer(policy=policy.name, version=running.version, sampling=sampling), rows)
-                for sampling, rows in ((self.sampling, count * self.samples), (GREEDY, count))[: 1 + self.greedy]
-            ],
-            self.stop,
+            version=running.version,
+            sampling=self.sampling,
+            samples=self.samples,
+            greedy=self.greedy,
+            stop=self.stop,
         )
 
     def _write(
