@@ -20,16 +20,21 @@ from grpo_kit.shapes import RowMask
 from grpo_kit.step.clock import Clock
 from grpo_kit.step.collect import collect
 from grpo_kit.step.rows import select_rows
+from grpo_kit.step.skips import Skips
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """What one step did: its metrics, the rows with their signals and rewards, and which rows were trained on."""
+    """What one step did: its metrics, the rows with their signals and rewards, and which rows were trained on.
+
+    `skipped` says, a line each, what was left out because a number was not finite.
+    """
 
     step: int
     metrics: Mapping[str, float]
     experience: Experience
     kept: RowMask
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -43,6 +48,7 @@ class Training:
         generator: decides everything that chance decides.
         memory: what parts remember.
         learners: optimizers with their schedules.
+        skips: numbers that were not finite, and how many of them may be skipped.
         step: steps taken.
     """
 
@@ -52,6 +58,7 @@ class Training:
     generator: torch.Generator
     memory: Memory
     learners: Mapping[str, LiveLearner]
+    skips: Skips
     step: int = 0
 
     @classmethod
@@ -75,6 +82,7 @@ class Training:
             generator=torch.Generator().manual_seed(recipe.seed),
             memory=Memory(),
             learners=learners,
+            skips=Skips(allowed=recipe.max_non_finite_skips),
         )
 
     def advance(self) -> Report:
@@ -83,10 +91,11 @@ class Training:
             self.recipe, self.policies, self.generator, self.memory, self.step + 1
         )  # fmt: skip
         clock = Clock()
+        self.skips.begin_step()
         renewed = renew(recipe, policies, self.prompts, step)
         if renewed:
             clock.lap("renew")
-        experience, metrics = collect(recipe, policies, self.prompts, generator, memory, clock, step)
+        experience, metrics = collect(recipe, policies, self.prompts, generator, memory, clock, step, self.skips)
         kept = select_rows(recipe, experience, memory, generator)
         for name, settings in recipe.learners.items():
             metrics |= diagnostics.of_rewards(name, settings, experience, kept)
@@ -94,13 +103,21 @@ class Training:
         clock.lap("select")
         batches = {name: freeze(name, own, experience, kept, memory) for name, own in recipe.learners.items()}
         for name, learner in self.learners.items():
-            metrics |= update(learner, batches[name], generator, step)
+            metrics |= update(learner, batches[name], generator, step, self.skips)
             clock.lap(f"update/{name}")
         follow(recipe, policies, step)
         seconds = {f"time/{stage}": spent for stage, spent in clock.stages.items()}
         metrics |= seconds | {"time/step": sum(seconds.values())}
+        if self.skips.allowed:
+            metrics["skipped"] = float(len(self.skips.said))
         self.step = step
-        return Report(step=step, metrics={"step": float(step), **metrics}, experience=experience, kept=kept)
+        return Report(
+            step=step,
+            metrics={"step": float(step), **metrics},
+            experience=experience,
+            kept=kept,
+            skipped=tuple(self.skips.said),
+        )
 
 
 def train(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream) -> Iterator[Report]:
@@ -120,14 +137,24 @@ def renew(recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream,
     return by_sampler(step, policies, prompts.prompts, recipe.frozen_details()) if by_sampler else {}
 
 
-def update(learner: LiveLearner, batch: LearnerBatch, generator: torch.Generator, step: int) -> dict[str, float]:
-    """All optimizer steps of one learner on one batch; the metrics are means over them."""
+def update(
+    learner: LiveLearner, batch: LearnerBatch, generator: torch.Generator, step: int, skips: Skips
+) -> dict[str, float]:
+    """All optimizer steps of one learner on one batch; the metrics are means over them.
+
+    A step that is skipped, since a loss or the gradient is not finite, leaves weights, optimizer, schedule and version
+    as they are.
+    """
     seen: dict[str, list[float]] = {}
     rate = learner.schedule.get_last_lr()[0]
     settings, prefix = learner.settings, f"learner/{learner.name}"
     for _ in range(settings.epochs):
         for rows in mini_batches(len(batch.rollouts), settings.mini_batches, generator):
-            gradient = accumulate(learner, batch, rows, step=step)
+            try:
+                gradient = accumulate(learner, batch, rows, step=step)
+            except NonFiniteError as error:
+                skips.skip(error, "This optimizer step")
+                continue
             learner.step()
             _refuse_non_finite_weights(learner, step)
             of_step = {f"{prefix}/grad_norm": gradient.norm}

@@ -116,7 +116,11 @@ class Recipe:
         learners: how policies learn, each under the name of the policy it trains.
         evaluation: how live policies are tested.
         checkpoints: when its state is saved.
+        max_non_finite_skips: how often a run may leave out what is not finite and go on: a group of rows for a
+            log-probability or reward, an optimizer step for a loss or gradient. At 0 the first one ends the run. What
+            nothing can be left out of always does: weights that are not finite, and a policy that cannot be sampled.
         log_samples: completions a step kept in `samples.jsonl` with their per-token signals.
+        max_log_gib: size of `samples.jsonl` in GiB above which no more are kept, which is said once; above 0.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
@@ -125,7 +129,9 @@ class Recipe:
     prompts_per_step: Annotated[int, Field(ge=1)]
     max_prompt_tokens: Annotated[int, Field(ge=1)] = 1024
     on_bad_row: Literal["skip", "stop"] = "skip"
+    max_non_finite_skips: Annotated[int, Field(ge=0)] = 0
     log_samples: Annotated[int, Field(ge=0)] = 8
+    max_log_gib: Annotated[float, Field(gt=0)] = 1.0
     policies: Annotated[Mapping[Name, PolicySpec], Field(min_length=1)]
     data: Annotated[Data, DATA]
     curriculum: Curriculum | None = None

@@ -15,6 +15,7 @@ from hypothesis import given, strategies as st
 from grpo_kit import checkpoints
 from grpo_kit.checkpoints import CheckpointError, newest, save
 from grpo_kit.checkpoints.tree import pack, unpack
+from grpo_kit.disk import remove_leftovers
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 TREES = st.recursive(
@@ -161,5 +162,5 @@ def test_b106_b107_a_kill_at_any_moment_leaves_a_whole_one(tmp_path):
         read = found.read()["loop"]
         assert read["step"] == found.step
         assert torch.equal(read["x"], torch.full((200_000,), float(found.step)))
-        checkpoints.remove_unfinished(folder)
+        remove_leftovers(folder)
         assert all(path.name.startswith("step-") for path in folder.iterdir())

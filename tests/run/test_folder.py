@@ -95,7 +95,7 @@ def test_every_described_metric_is_written(run):
     written = {key for line in lines(run, "metrics.jsonl") for key in line}
     absent = {key for key, pattern in described_keys(run.recipe).items() if not any(map(pattern.fullmatch, written))}
     # The tiny pair may box every answer of a short run; the others are those of tables that this recipe has not.
-    of_tables = {"sampler/groups_kept", "sampler/groups_short", "reward/<learner>/greedy"}
+    of_tables = {"skipped", "sampler/groups_kept", "sampler/groups_short", "reward/<learner>/greedy"}
     of_tables |= {"data/pass_rate", "data/seen", "data/effective_prompts", "coefficient/<component>"}
     of_tables |= {"sampler/too_old", "sampler/refreshed", "sampler/buffer_age", "sampler/overlap", "time/renew"}
     of_tables |= {"sampler/synced/<policy>", "sampler/written/<policy>"}

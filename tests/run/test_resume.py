@@ -1,27 +1,36 @@
 """`run --resume`: a run that ended early goes on to the bit, whatever ended it."""
 
 import hashlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from grpo_kit import RecipeError, read_recipe
-from grpo_kit.checkpoints import all_in
+from grpo_kit import DatasetRows, PolicySpec, RecipeError, read_recipe
+from grpo_kit.checkpoints import CheckpointError, all_in
 from grpo_kit.config import find_recipe
+from grpo_kit.grading import grade
+from grpo_kit.grading.overdue import remembering
 from grpo_kit.loop import Training
+from grpo_kit.policies import load_policy
+from grpo_kit.run.folder import RunFolderError
 from grpo_kit.run.resume import differences, resume
 from grpo_kit.run.session import start
 from grpo_kit.run.setup import load_inputs
+from test_disk import no_file_beyond
 
 SETTINGS = ["data.rows=64", "steps=6", "prompts_per_step=2", "sampler.samples=4", "evaluation.questions=2"]
 SETTINGS += ["evaluation.samples=2", "evaluation.every=2", "checkpoints.every=2", "log_samples=2"]
+KL = "learners.small.terms.kl={kind='divergence', to='frozen', divergence={kind='sampled_kl'}, weight=0.1}"
 QUIET = Console(quiet=True)
 
 
@@ -70,6 +79,7 @@ def test_a_run_that_died_goes_on_from_its_last_checkpoint(whole, tmp_path, after
     session = begun(tmp_path / "out", "checkpoints.every=3")
     for _ in range(after):
         session._after(session.training.advance())
+    session.close()
     with (tmp_path / "out" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 5, "learner/sm')
     session = resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET)
@@ -111,6 +121,100 @@ def test_what_may_be_changed_and_what_not(tmp_path):
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"no run folder, since it has no recipe.resolved.toml"):
         resume(tmp_path, settings=[], allow_code=False, console=QUIET)
+
+
+def test_one_process_at_a_time_works_in_a_folder(tmp_path):
+    session = begun(tmp_path / "out")
+    with pytest.raises(RunFolderError, match="another process is at work in it"):
+        resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET)
+    session.close()
+    resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET).close()
+
+
+def test_other_weights_or_prompts_than_the_run_began_with_are_named(tmp_path):
+    weights, data = tmp_path / "weights", tmp_path / "data.jsonl"
+    one = load_policy("frozen", PolicySpec(model="tiny:small"), live=False)
+    one.save(weights)
+    rows = [{"prompt": f"{number}+1=", "answer": str(number + 1)} for number in range(8)]
+    data.write_text("\n".join(map(json.dumps, rows)))
+    recipe = read_recipe("grpo", settings=[*SETTINGS, "steps=1", f"policies.frozen={{model='{weights}'}}", KL])
+    recipe = replace(recipe, data=DatasetRows(path=str(data)), evaluation=None)
+    session = start(recipe, load_inputs(recipe), "", out=tmp_path / "out", console=QUIET)
+    assert session.run() == 0
+    next(one.model.parameters()).data += 1
+    one.save(weights)
+    data.write_text("\n".join(map(json.dumps, [*rows[:-1], {"prompt": "2+2=", "answer": "4"}])))
+    with pytest.raises(
+        CheckpointError, match=r"with something else: policies.frozen is .* there and .* here"
+    ) as caught:
+        resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET)
+    assert "data.prompts is" in str(caught.value)
+    assert "policies.small" not in str(caught.value)
+
+
+def test_a_disk_that_is_full_ends_a_run_that_goes_on_later_to_the_bit(whole, tmp_path, monkeypatch):
+    """Every file is refused its bytes behind a size, from some step on: a line, then every file of the results."""
+    folder, said = tmp_path / "out", io.StringIO()
+    session, advance = begun(folder), Training.advance
+    session.console = Console(file=said, width=1000)
+    with ExitStack() as stack:
+
+        def filling(training):
+            report = advance(training)
+            if report.step == 4:
+                stack.enter_context(no_file_beyond((folder / "metrics.jsonl").stat().st_size + 40))
+            return report
+
+        monkeypatch.setattr(Training, "advance", filling)
+        assert session.run() == 1
+    monkeypatch.undo()
+    text = said.getvalue()
+    assert "stopped: " in text
+    assert "samples.jsonl cannot be written: " in text
+    assert "policies/small cannot be written" in text
+    assert "ended after step 4 of 6; --resume goes on" in text
+    assert [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()] == [0, 1, 2, 3]
+    assert not list((folder / "policies").iterdir())
+    assert [own.step for own in all_in(folder / "checkpoints")] == [2]
+    assert resume(folder, settings=[], allow_code=False, console=QUIET).run() == 0
+    assert content(folder) == whole
+
+
+def test_the_sample_log_has_a_budget(tmp_path):
+    said = io.StringIO()
+    session = begun(tmp_path / "out", f"max_log_gib={3000 / 2**30}", "checkpoints.every=6")
+    session.console = Console(file=said, width=1000)
+    assert session.run() == 0
+    lines = (tmp_path / "out" / "samples.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
+    assert steps == sorted([*range(1, steps[-1] + 1)] * 2)
+    assert 1 <= steps[-1] < 6
+    assert said.getvalue().count("samples.jsonl has max_log_gib") == 1
+
+
+def test_what_was_given_up_is_given_up_again(tmp_path):
+    """So that a run that goes on has the rewards that it had, however fast the machine is now."""
+    gold, answer = "7", r"so \boxed{3+4}"
+    file = tmp_path / "timeouts.jsonl"
+    with remembering(file):
+        assert grade(gold, answer).status == "ok"
+    file.write_text(json.dumps(["mathematics", 2.0, gold, "3+4"]) + '\n["mathematics", 2.0, "7", "2')
+    with remembering(file):
+        assert grade(gold, answer).status == "timeout"
+        assert grade(gold, answer, timeout=3.0).status == "ok"
+        hard = r"so \boxed{4^{5 \cdot 10^{9}}}"
+        assert grade("2^{10^{10}}", hard, timeout=0.3).status == "timeout"
+    assert grade(gold, answer).status == "ok"
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(found) == 2
+    assert found[1][:2] == ["mathematics", 0.3]
+    with remembering(file):
+        started = time.monotonic()
+        assert grade("2^{10^{10}}", hard, timeout=0.3).status == "timeout"
+        assert time.monotonic() - started < 0.1
+    file.write_text("[1]\n")
+    with pytest.raises(ValueError, match=r"timeouts\.jsonl is damaged"), remembering(file):
+        pass
 
 
 def test_differences_name_their_places():

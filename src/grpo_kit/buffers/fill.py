@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 
 import torch
 
@@ -49,6 +49,7 @@ def fill(
     details: Mapping[str, Detail],
     *,
     seed: int = 0,
+    max_gib: float = inf,
     progress: Callable[[Filled], bool] = lambda _: True,
 ) -> Filled:
     """Write every shard that is missing or damaged, and every policy's missing scores.
@@ -63,6 +64,7 @@ def fill(
         policies: those that the sampler calls, and those that score; for shards that are there none is called.
         details: what to keep of each policy that scores.
         seed: decides the rows.
+        max_gib: its size in GiB at most; ValueError after the first shard that says that all would have more.
         progress: called after each shard; False ends the filling there.
     """
     filled = Filled(shards=ceil(len(prompts) / buffer.prompts_per_shard))
@@ -85,9 +87,23 @@ def fill(
             filled.done += 1
             filled.rows += len(lengths)
             filled.tokens += sum(lengths)
+            if filled.written:
+                _refuse_too_large(buffer, filled, max_gib)
             if not progress(filled):
                 break
     return filled
+
+
+def _refuse_too_large(buffer: Buffer, filled: Filled, max_gib: float) -> None:
+    """ValueError where a buffer will be larger than it may, as far as its shards so far tell."""
+    there = buffer.bytes / 2**30
+    expected = there * filled.shards / filled.done
+    if expected > max_gib:
+        raise ValueError(
+            f"buffer {buffer.path}: {filled.done} of {filled.shards} shards have {there:.3g} GiB, so all would have "
+            f"about {expected:.3g}, and max_gib is {max_gib:g}. What was finished is kept. Raise max_gib, or keep "
+            "less: fewer prompts or samples, a smaller top_k"
+        )
 
 
 def _prompts_of(buffer: Buffer, shard: int, prompts: PromptSet) -> Prompts:

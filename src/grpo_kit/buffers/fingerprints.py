@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from grpo_kit.buffers.shards import file_hash
 from grpo_kit.data import PromptSet
 from grpo_kit.detail import Detail
+from grpo_kit.disk import file_hash
 from grpo_kit.hub import from_hub
 from grpo_kit.parts import as_table
 from grpo_kit.policies import Policy, PolicySpec
@@ -42,18 +42,25 @@ def rollout_identity(
 
     `vocabulary` is what all policies of the recipe have in common: every distribution is over it.
     """
-    template = tokenizer.chat_template
     return {
         **{f"policies.{name}": said for name, said in weights.items()},
-        "tokenizer.vocabulary": _hash(sorted(tokenizer.get_vocab().items())),
-        "tokenizer.chat_template": _hash(template) if template else "none",
-        "data.prompts": _hash(prompts.ids),
-        **{f"data.columns.{name}": _hash(values) for name, values in sorted(prompts.columns.items())},
+        **prompts_identity(tokenizer, prompts),
         "vocabulary": vocabulary,
         "prompts": len(prompts),
         "prompts_per_shard": prompts_per_shard,
         **{f"sampling.{key}": value for key, value in _of_rows(as_table(sampler)).items()},
         "seed": seed,
+    }
+
+
+def prompts_identity(tokenizer: PreTrainedTokenizerBase, prompts: PromptSet) -> dict[str, Any]:
+    """What is asked, and the tokenizer that says it."""
+    template = tokenizer.chat_template
+    return {
+        "tokenizer.vocabulary": _hash(sorted(tokenizer.get_vocab().items())),
+        "tokenizer.chat_template": _hash(template) if template else "none",
+        "data.prompts": _hash(prompts.ids),
+        **{f"data.columns.{name}": _hash(values) for name, values in sorted(prompts.columns.items())},
     }
 
 

@@ -173,7 +173,7 @@ def _write(
         },
     )
     _bring_up_to_date(sampler, policies, prompts, details)
-    fill(buffer, sampler.of, prompts, policies, scored, seed=seed)
+    fill(buffer, sampler.of, prompts, policies, scored, seed=seed, max_gib=sampler.max_gib)
     run.folder, run.written = buffer.path, step
     if before != Path(sampler.buffer) and not run.held:
         release()

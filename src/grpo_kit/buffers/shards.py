@@ -1,6 +1,5 @@
 """Arrow files with their content's hash in their name: whole or not there, and a changed one is found."""
 
-import hashlib
 import os
 from collections.abc import Callable
 from functools import cache
@@ -8,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 from datasets.table import MemoryMappedTable
+
+from grpo_kit.disk import file_hash, sync
 
 SUFFIX = ".arrow"
 
@@ -35,7 +36,7 @@ def write_shard(folder: Path, number: int, table: pa.Table) -> Path:
         os.fsync(file.fileno())
     path = folder / f"{number:05d}-{file_hash(unfinished)}{SUFFIX}"
     unfinished.replace(path)
-    sync_folder(folder)
+    sync(folder)
     return path
 
 
@@ -64,31 +65,6 @@ def remove_unfinished(folder: Path) -> None:
     """Remove what a killed writer left."""
     for path in folder.rglob("*.unfinished"):
         path.unlink()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    with unfinished.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    sync_folder(path.parent)
-
-
-def file_hash(path: Path) -> str:
-    """The sha256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync_folder(folder: Path) -> None:
-    """Let a rename inside a folder reach the disk, where folders can be opened."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
 
 
 @cache

@@ -33,8 +33,8 @@ from grpo_kit.buffers.shards import (
     read_shard,
     remove_unfinished,
     write_shard,
-    write_text,
 )
+from grpo_kit.disk import write_text
 from grpo_kit.shapes import TokenMask
 from grpo_kit.signals import Scores
 
@@ -100,7 +100,8 @@ class Buffer:
             for name in self.scorers:
                 if name in scorers:
                     there = dict(_read_identity(self._folder(name) / "scores.json"))
-                    if there.get("top_k", 0) > scorers[name]["top_k"]:  # more than asked for will do
+                    top_k = there.get("top_k")
+                    if isinstance(top_k, int) and top_k > scorers[name]["top_k"]:  # more than asked for will do
                         there["top_k"] = scorers[name]["top_k"]
                     own = differences(there, scorers[name])
                     found += [f"scores/{name}: {line}" for line in own]
@@ -244,7 +245,7 @@ def _read_identity(file: Path) -> Identity:
     try:
         found: Any = json.loads(file.read_text(encoding="utf-8"))
         version, identity = found["format"], dict(found["identity"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{file} cannot be read ({error}); remove its folder to fill it anew") from None
     if version != FORMAT:
         raise ValueError(f"{file} is of format {version}, and this version of grpo_kit reads {FORMAT}")

@@ -1,5 +1,5 @@
 """Checkpoints: a run's whole state on disk, whole or not there."""
 
-from grpo_kit.checkpoints.store import Checkpoint, CheckpointError, all_in, newest, prune, remove_unfinished, save
+from grpo_kit.checkpoints.store import Checkpoint, CheckpointError, all_in, newest, prune, save
 
-__all__ = ["Checkpoint", "CheckpointError", "all_in", "newest", "prune", "remove_unfinished", "save"]
+__all__ = ["Checkpoint", "CheckpointError", "all_in", "newest", "prune", "save"]

@@ -18,6 +18,7 @@ def state_of(training: Training) -> dict[str, Any]:
         "generator": training.generator.get_state(),
         "prompts": training.prompts.state(),
         "memory": training.memory.states,
+        "skips": training.skips.used,
         "versions": {name: policy.version for name, policy in training.policies.items()},
     }
     weights = {f"policy-{name}": dict(moving(training, name)) for name in movable(training)}
@@ -61,6 +62,7 @@ def restore(training: Training, parts: Mapping[str, Any]) -> None:
         raise CheckpointError(str(error)) from None
     training.memory.states.clear()
     training.memory.states.update(loop["memory"])
+    training.skips.used = loop["skips"]
     training.step = loop["step"]
 
 

@@ -1,10 +1,7 @@
 """Checkpoints on disk: each a folder that is whole or not there, whose bytes are verified before they are read."""
 
-import hashlib
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +11,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from grpo_kit.checkpoints.tree import pack, unpack
+from grpo_kit.disk import file_hash, remove, whole_folder
 
 FORMAT = 1
 """Version of the layout; another one is refused."""
 MANIFEST = "manifest.json"
-UNFINISHED = ".unfinished-"
 NAME = re.compile(r"step-(\d+)")
 
 
@@ -57,11 +54,14 @@ class Checkpoint:
                 file = self.path / str(name)
                 if file.parent != self.path:
                     return f"{name} is not in it"
-                if file.stat().st_size != known["bytes"] or _hash(file) != known["sha256"]:
+                if file.stat().st_size != known["bytes"] or file_hash(file) != known["sha256"]:
                     return f"{name} is not what was written"
+            parts = {file.name for file in self.path.iterdir() if file.suffix in (".json", ".safetensors")}
+            if unknown := sorted(parts - {MANIFEST, *said["files"]}):
+                return f"{unknown[0]} is not in its {MANIFEST}"
         except OSError as error:
             return f"{Path(error.filename or self.path).name}: {error.strerror}"
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return f"{MANIFEST} is damaged"
         return None
 
@@ -72,7 +72,7 @@ class Checkpoint:
         files = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))["files"]
         try:
             return {name.removesuffix(".json"): self._part(name, files) for name in files if name.endswith(".json")}
-        except (OSError, ValueError, SafetensorError) as error:
+        except (OSError, ValueError, RecursionError, SafetensorError) as error:
             raise CheckpointError(f"{self.path} cannot be read: {error}") from None
 
     def part(self, name: str) -> Any:
@@ -90,30 +90,20 @@ def save(folder: Path, step: int, parts: Mapping[str, Any]) -> Checkpoint:
 
     Another writing of the same step is replaced. CheckpointError says what the disk refused; what was there stays.
     """
-    unfinished, path = folder / f"{UNFINISHED}{step}", folder / f"step-{step}"
+    path = folder / f"step-{step}"
     packed = {name: pack(value) for name, value in parts.items()}
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        for name, (plain, tensors) in packed.items():
-            (unfinished / f"{name}.json").write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
-            if tensors:
-                save_file(tensors, unfinished / f"{name}.safetensors")
-        files = {
-            file.name: {"bytes": file.stat().st_size, "sha256": _hash(file)} for file in sorted(unfinished.iterdir())
-        }
-        manifest = {"format": FORMAT, "step": step, "files": files}
-        (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
-        for file in unfinished.iterdir():
-            _sync(file)
-        _sync(unfinished)
-        if path.exists():
-            shutil.rmtree(path)
-        unfinished.rename(path)
-        _sync(folder)
+        with whole_folder(path) as unfinished:
+            for name, (plain, tensors) in packed.items():
+                (unfinished / f"{name}.json").write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
+                if tensors:
+                    save_file(tensors, unfinished / f"{name}.safetensors")
+            written = sorted(unfinished.iterdir())
+            files = {file.name: {"bytes": file.stat().st_size, "sha256": file_hash(file)} for file in written}
+            manifest = {"format": FORMAT, "step": step, "files": files}
+            (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CheckpointError(f"the checkpoint of step {step} cannot be written to {folder}: {said}") from None
     return Checkpoint(path, step)
 
@@ -141,25 +131,5 @@ def prune(folder: Path, *, last: int, keep: frozenset[int] = frozenset()) -> Ite
         raise ValueError(f"last = {last}: keep at least one checkpoint")
     for own in all_in(folder)[last:]:
         if own.step not in keep:
-            shutil.rmtree(own.path)
+            remove(own.path)
             yield own.path
-
-
-def remove_unfinished(folder: Path) -> None:
-    """Remove what a killed writer left."""
-    for path in folder.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(path)
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Let a file's or a folder's content reach the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -10,6 +10,9 @@ from torch import Tensor
 
 Tensors = dict[str, Shaped[Tensor, "..."]]
 """Tensors by the names that the JSON gives them."""
+RESERVED = "__metadata__"
+"""No tensor's name in the files they are written to, which know all types but these."""
+UNKNOWN = (torch.complex128, torch.quint8, torch.qint8, torch.qint32)
 
 
 def pack(value: Any, place: str = "") -> tuple[Any, Tensors]:
@@ -43,18 +46,20 @@ def unpack(plain: Any, tensors: Mapping[str, Shaped[Tensor, "..."]]) -> Any:
             return float(said)
         case {"tuple": list(parts)}:
             return tuple(unpack(part, tensors) for part in parts)
-        case {"dict": list(pairs)} if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-            return {unpack(key, tensors): unpack(part, tensors) for key, part in pairs}
+        case {"dict": list(pairs)} if all(
+            isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], bool | int | str) for pair in pairs
+        ):
+            return {key: unpack(part, tensors) for key, part in pairs}
         case _:
             raise ValueError(f"{str(plain)[:80]!r} is nothing that a checkpoint holds")
 
 
 def _packed(value: Any, place: str, tensors: Tensors) -> Any:
     if isinstance(value, Tensor):
-        name = place or "value"
-        while name in tensors:  # 1 and "1" are two keys of a dict
+        name = place.encode("ascii", "backslashreplace").decode() or "value"
+        while name in tensors or name == RESERVED:  # 1 and "1" are two keys of a dict
             name += "'"
-        tensors[name] = _alone(value)
+        tensors[name] = _alone(value, place, tensors)
         return {"tensor": name}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
@@ -78,8 +83,12 @@ def _key(key: Any, place: str) -> Any:
     return key
 
 
-def _alone(tensor: Tensor) -> Tensor:
+def _alone(tensor: Tensor, place: str, others: Tensors) -> Tensor:
     """A tensor on the CPU with memory of its own, as the file format wants it."""
+    if tensor.layout is not torch.strided or tensor.dtype in UNKNOWN:
+        kind = f"{str(tensor.layout).removeprefix('torch.')} {str(tensor.dtype).removeprefix('torch.')}"
+        raise TypeError(f"{place or 'the state'}: a tensor that is {kind} cannot be in a checkpoint")
     found = tensor.detach().to("cpu").contiguous()
     whole = found.untyped_storage().nbytes() == found.nbytes
-    return found if whole else torch.clone(found)
+    taken = whole and any(found.data_ptr() == other.data_ptr() for other in others.values())
+    return torch.clone(found) if taken or not whole else found

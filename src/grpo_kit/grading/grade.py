@@ -8,6 +8,7 @@ from typing import Any
 
 from grpo_kit.grading.extract import final_answer, last_boxed
 from grpo_kit.grading.number import read_number, same_number
+from grpo_kit.grading.overdue import is_overdue, note_overdue
 from grpo_kit.grading.pool import shared_pool
 from grpo_kit.grading.status import Status
 from grpo_kit.grading.text import normal
@@ -70,11 +71,20 @@ def grade_all(
     parsed = [final_answer(answer, strict=strict) for answer in answers]
     grades = [_at_once(gold, answer, fast=fast) for gold, answer in zip(texts, parsed, strict=True)]
     waiting = [row for row, found in enumerate(grades) if found is None]
-    pairs = [(texts[row], parsed[row] or "") for row in waiting]
-    judged = shared_pool().judge_all(pairs, timeout) if pairs else []
+    judged = _judged([(texts[row], parsed[row] or "") for row in waiting], timeout)
     for row, (equal, status) in zip(waiting, judged, strict=True):
         grades[row] = Grade(float(equal) if status == "ok" else math.nan, status, parsed[row])
     return [found for found in grades if found is not None]
+
+
+def _judged(pairs: Sequence[tuple[str, str]], timeout: float) -> list[tuple[bool, Status]]:
+    """The workers' verdicts; what the run at work gave up before is given up at once."""
+    asked = [pair for pair in pairs if not is_overdue("mathematics", timeout, *pair)]
+    verdicts = dict(zip(asked, shared_pool().judge_all(asked, timeout), strict=True)) if asked else {}
+    for pair, (_, status) in verdicts.items():
+        if status == "timeout":
+            note_overdue("mathematics", timeout, *pair)
+    return [verdicts.get(pair, (False, "timeout")) for pair in pairs]
 
 
 def unreadable(golds: Sequence[Any]) -> list[int]:

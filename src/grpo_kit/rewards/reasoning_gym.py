@@ -1,12 +1,10 @@
 """The verdict of a reasoning-gym task's own verifier."""
 
-import builtins
 import inspect
 import json
 import re
 import sys
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -15,19 +13,18 @@ import torch
 from pydantic import Field, model_validator
 
 from grpo_kit.batch import Component, Rollouts
+from grpo_kit.grading.overdue import is_overdue, note_overdue
 from grpo_kit.parts import part
 from grpo_kit.patterns import OneGroup
 from grpo_kit.rewards.answers import find_answer, idle_strict
 from grpo_kit.rewards.deadline import OverdueError, within
+from grpo_kit.rewards.runnable import is_runnable
 from grpo_kit.signals import Signals
 
 TAG = "<answer>(.*?)</answer>"
 """Where reasoning-gym's own system prompts ask for the answer."""
-_ARITHMETIC = frozenset(
-    {"abs", "bool", "complex", "float", "int", "list", "max", "min", "pow", "round", "str", "sum", "tuple"}
-)
-_CALLABLE = frozenset(name for name in dir(builtins) if callable(getattr(builtins, name))) | {"exit", "quit", "help"}
-_ATTRIBUTE = re.compile(r"[\w)\]}'\"]\s*\.\s*[^\W\d]|__")
+READERS = frozenset({"codeio", "propositional_logic"})
+"""Tasks whose modules have a function of such a name, but evaluate no answer: code for new puzzles, a parser."""
 
 
 @part("reasoning_gym")
@@ -42,9 +39,9 @@ class ReasoningGymScore:
     NaN: the column holds no entry of a task; such rows are reported before the run), `timeout` and `error` (missing:
     the verifier did not end, or failed).
 
-    Some verifiers *evaluate* the answer as Python or sympy code. For those an answer that names a function of Python
-    or an attribute is refused, as no right answer does; that is a fence, not a sandbox. Needs the extra
-    `reasoning-gym`.
+    Some verifiers *evaluate* the answer, or texts of the entry, as Python or sympy code. For those an answer that calls
+    anything but a function of numbers, or names an attribute, is refused, as no right answer does; an entry that does
+    is no entry. That is a fence, not a sandbox. Needs the extra `reasoning-gym`.
 
     Attributes:
         column: the data set's column with the task's entry as JSON: `question`, `answer`, and `metadata` with
@@ -104,11 +101,15 @@ class ReasoningGymScore:
         answer = self._answer(text)
         if answer is None:
             return 0.0, "no_answer"
-        if task.evaluates and _is_code(answer):
+        if task.evaluates and is_runnable(answer):
             return 0.0, "refused"
+        judgement = ("reasoning_gym", self.timeout, str(entry), answer)
+        if is_overdue(*judgement):
+            return missing, "timeout"
         try:
             return float(within(self.timeout, lambda: task.score(answer))), "ok"
         except OverdueError:
+            note_overdue(*judgement)
             return missing, "timeout"
         except (Exception, SystemExit):  # whatever a verifier does with a free text: no verdict, counted as such
             return missing, "error"
@@ -149,7 +150,8 @@ def _read(text: object) -> dict[str, Any]:
     name = entry["metadata"].get("source_dataset")
     if not isinstance(name, str):
         raise ValueError("the entry's metadata names no source_dataset")
-    _verifier(name)
+    if _verifier(name)[1] and any(map(is_runnable, _texts([entry.get("answer"), entry["metadata"]]))):
+        raise ValueError(f"the entry of {name} holds code, which its verifier would run")
     return entry
 
 
@@ -168,18 +170,16 @@ def _verifier(name: str) -> tuple[Callable[..., float], bool]:
     except (ValueError, AssertionError):  # the second for what is only made of other tasks
         raise ValueError(f"reasoning-gym has no task {name!r}") from None
     source = inspect.getsource(sys.modules[verify.__module__])
-    return verify, re.search(r"\b(?:eval|exec|parse_expr|sympify)\(", source) is not None
+    evaluates = re.search(r"\b(?:eval|exec|parse_expr|sympify)\(", source) is not None
+    return verify, evaluates and name not in READERS
 
 
-_QUOTED_NUMBER = re.compile(r"'[-+\d. ]*'|\"[-+\d. ]*\"")
-
-
-def _is_code(answer: str) -> bool:
-    """Whether an answer names a function of Python or an attribute of something, or holds a text that could."""
-    plain = unicodedata.normalize("NFKC", answer)  # as Python reads names
-    names = set(re.findall(r"[^\W\d]\w*", plain))
-    quoted = set("'\"") & set(_QUOTED_NUMBER.sub("", plain))
-    return bool(names & (_CALLABLE - _ARITHMETIC) or _ATTRIBUTE.search(plain) or quoted)
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value of JSON but the names of its members."""
+    if isinstance(value, str):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(item)
 
 
 def _with_tuples(value: Any) -> Any:

@@ -101,7 +101,16 @@ def _fill(
                 _say(console, f"shard {filled.done}/{filled.shards}")
             return not interrupt.asked
 
-        filled = fill(buffer, sampler.of, inputs.prompts, policies, kept, seed=sampler.seed, progress=progress)
+        filled = fill(
+            buffer,
+            sampler.of,
+            inputs.prompts,
+            policies,
+            kept,
+            seed=sampler.seed,
+            max_gib=sampler.max_gib,
+            progress=progress,
+        )
     for fault in filled.damaged:
         _say(console, f"{fault}, and is written again", style="yellow")
     _say(console, _closing_line(buffer, filled, time.perf_counter() - started))

@@ -25,7 +25,12 @@ def draw_curves(metrics: Lines, path: Path) -> None:
     )
     _panel(panels[1, 0], metrics, "held-out entropy (nats a token)", lambda key: key.endswith("/entropy"))
     _panel(panels[1, 1], metrics, "completion length (tokens)", lambda key: key in ("sampler/length_mean",))
-    figure.savefig(path, dpi=120)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    try:
+        figure.savefig(unfinished, dpi=120, format="png")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _panel(axes: Axes, metrics: Lines, title: str, chosen: Any) -> None:

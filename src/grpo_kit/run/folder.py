@@ -1,59 +1,97 @@
 """The run folder: what a run leaves behind."""
 
+import errno
 import json
 import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
+from grpo_kit.disk import append_line, remove_leftovers, whole_folder
 from grpo_kit.loop import Report
 from grpo_kit.parts import as_table
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
+from grpo_kit.run.curves import draw_curves
 from grpo_kit.run.statuses import Statuses, example
 
 PACKAGES = ("grpo_kit", "torch", "transformers", "tokenizers", "datasets", "math-verify", "pydantic")
-
-
 LINES = ("metrics.jsonl", "samples.jsonl", "statuses.jsonl")
 """Files that grow by a line."""
+OVERDUE = "timeouts.jsonl"
+LOCK = "lock"
+
+
+class RunFolderError(ValueError):
+    """A run folder that cannot be made, opened or written; says which, why, and how to go on."""
 
 
 class RunFolder:
-    """A folder with the recipe as given and as read, versions, metrics, samples, checkpoints and trained policies."""
+    """A folder with the recipe as given and as read, versions, metrics, samples, checkpoints and trained policies.
+
+    It comes to be by one rename, and one process at a time works in it. Lines are whole whatever happens.
+    """
 
     def __init__(self, recipe: Recipe, source: str, out: Path | None) -> None:
-        """Create the folder; ValueError when `out` exists."""
-        self.path = out or _free(Path("runs"), f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}")
+        """Create the folder; RunFolderError when `out` exists, or cannot be written."""
+        path = out or _free(Path("runs"), f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}")
         try:
-            self.path.mkdir(parents=True)
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            with whole_folder(path) as folder:
+                (folder / "recipe.toml").write_text(source, encoding="utf-8")
+                (folder / "recipe.resolved.toml").write_text(tomli_w.dumps(as_table(recipe)), encoding="utf-8")
+                (folder / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
+                for name in (*LINES, OVERDUE):
+                    (folder / name).touch()
         except OSError as error:
-            raise ValueError(
-                f"the run folder {self.path} cannot be made: {error.strerror}. Give another --out."
+            raise RunFolderError(
+                f"the run folder {path} cannot be made: {error.strerror}. Give another --out."
             ) from None
-        (self.path / "recipe.toml").write_text(source, encoding="utf-8")
-        (self.path / "recipe.resolved.toml").write_text(tomli_w.dumps(as_table(recipe)), encoding="utf-8")
-        (self.path / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
-        (self.path / "statuses.jsonl").touch()
+        self._open(path)
 
     @classmethod
     def reopen(cls, path: Path) -> "RunFolder":
-        """The folder of a run that ended early."""
+        """The folder of a run that ended early; RunFolderError where a process is still at work in it."""
         folder = cls.__new__(cls)
-        folder.path = path
+        folder._open(path)
+        remove_leftovers(path / "policies")
+        remove_leftovers(folder.checkpoints)
         return folder
+
+    def _open(self, path: Path) -> None:
+        self.path = path
+        self._lock = FileLock(path / LOCK, timeout=0)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise RunFolderError(f"{path}: another process is at work in it. Wait for it, or end it.") from None
+        except OSError as error:
+            raise RunFolderError(f"the run folder {path} cannot be written: {error.strerror}.") from None
+
+    def close(self) -> None:
+        """Let another process work in it."""
+        self._lock.release()
 
     @property
     def checkpoints(self) -> Path:
         """Where its checkpoints are."""
         return self.path / "checkpoints"
+
+    @property
+    def overdue(self) -> Path:
+        """What its graders gave up, which a run that goes on gives up, too."""
+        return self.path / OVERDUE
 
     def lengths(self) -> dict[str, int]:
         """Bytes of the files that grow by a line, once these have reached the disk."""
@@ -73,9 +111,14 @@ class RunFolder:
         known = {key: value if math.isfinite(value) else None for key, value in values.items()}
         self._append("metrics.jsonl", known | {"step": int(values["step"])})
 
-    def samples(self, report: Report, count: int, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Append the first `count` completions of a step to `samples.jsonl`, with rewards and per-token signals."""
+    def samples(self, report: Report, count: int, tokenizer: PreTrainedTokenizerBase, *, max_gib: float) -> bool:
+        """Append the first `count` completions of a step to `samples.jsonl`, with rewards and per-token signals.
+
+        None once the file has `max_gib`; whether that is so.
+        """
         rollouts, rewards = report.experience.rollouts, report.experience.rewards
+        if _size(self.path / "samples.jsonl") >= max_gib * 2**30:
+            return True
         greedy = rollouts.greedy
         for row in range(min(count, len(rollouts))):
             length = int(rollouts.lengths[row])
@@ -101,6 +144,7 @@ class RunFolder:
                     },
                 },
             )
+        return False
 
     def statuses(self, report: Report, statuses: Statuses, tokenizer: PreTrainedTokenizerBase) -> None:
         """Count the statuses of a step, and append the first rows of each that is not `ok` to `statuses.jsonl`."""
@@ -110,10 +154,15 @@ class RunFolder:
             line = example(experience, name, status, row, prompt)
             self._append("statuses.jsonl", {"step": report.step} | line)
 
-    def policies(self, policies: Mapping[str, Policy], names: tuple[str, ...]) -> None:
-        """Write the final weights of the named policies under `policies/`."""
-        for name in names:
-            policies[name].save(self.path / "policies" / name)
+    def policy(self, policy: Policy) -> None:
+        """Write a policy's weights under `policies/`, whole or as they were before; RunFolderError if not."""
+        with self._writing(f"policies/{policy.name}"), whole_folder(self.path / "policies" / policy.name) as folder:
+            policy.save(folder)
+
+    def curves(self) -> None:
+        """Draw `curves.png` from the metrics so far; RunFolderError where it cannot be written."""
+        with self._writing("curves.png"):
+            draw_curves(self.read_metrics(), self.path / "curves.png")
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of `metrics.jsonl` so far."""
@@ -121,8 +170,24 @@ class RunFolder:
         return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
-        with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, default=str) + "\n")
+        with self._writing(name):
+            append_line(self.path / name, json.dumps(line, default=str))
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, SafetensorError) as error:
+            raise RunFolderError(f"{self.path / name} cannot be written: {reason(error)}") from None
+
+
+def reason(error: Exception) -> str:
+    """Why the disk refused something, in its own words."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _on_disk(path: Path) -> int:

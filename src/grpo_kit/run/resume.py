@@ -8,18 +8,21 @@ from typing import Any
 
 from rich.console import Console
 
-from grpo_kit.checkpoints import CheckpointError, newest, remove_unfinished
+from grpo_kit.checkpoints import CheckpointError, newest
 from grpo_kit.config import RecipeError
 from grpo_kit.parts import as_table
+from grpo_kit.recipe import Recipe
 from grpo_kit.run.engines import refuse_absent
 from grpo_kit.run.folder import RunFolder, versions_of
+from grpo_kit.run.inputs import Inputs
 from grpo_kit.run.session import Session, describe, prepare
-from grpo_kit.run.setup import close_all, open_recipe
+from grpo_kit.run.setup import open_recipe
 
 RECIPE = "recipe.resolved.toml"
 CHANGEABLE = (
-    "name", "steps", "log_samples", "evaluation", "evaluation.*", "checkpoints.*", "policies.*.micro_batch_tokens",
-    "policies.*.device", "sampler.rows_per_batch", "sampler.engine.*", "policies.*.engine.*",
+    "name", "steps", "log_samples", "max_log_gib", "max_non_finite_skips", "evaluation", "evaluation.*",
+    "checkpoints.*", "policies.*.micro_batch_tokens", "policies.*.device", "policies.*.engine.*",
+    "sampler.rows_per_batch", "sampler.engine.*", "sampler.max_gib",
 )  # fmt: skip
 """What may be changed when a run goes on: it decides how long, where and how visibly, not what is learned."""
 
@@ -40,30 +43,40 @@ def resume(folder: Path, *, settings: Sequence[str], allow_code: bool, console: 
             [f"{line}; the checkpoints are of the former. Leave it, or start a new run." for line in refused], str(file)
         )
     refuse_absent(recipe)
-    remove_unfinished(folder / "checkpoints")
-    found, faults = newest(folder / "checkpoints")
+    opened = RunFolder.reopen(folder)
+    try:
+        return _go_on(recipe, inputs, opened, [f"changed: {place}: {said}" for place, said in changed], console)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, changed: Sequence[str], console: Console) -> Session:
+    found, faults = newest(folder.checkpoints)
     done = 0 if found is None else found.step
     if done > recipe.steps:
-        raise ValueError(f"--resume {folder}: step {done} is done, and steps is {recipe.steps}. Give {done} or more.")
-    for line in [*faults, *(f"changed: {place}: {said}" for place, said in changed), *versions_of(folder)]:
+        said = f"step {done} is done, and steps is {recipe.steps}. Give {done} or more."
+        raise ValueError(f"--resume {folder.path}: {said}")
+    for line in [*faults, *changed, *versions_of(folder.path)]:
         console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
     for line in describe(inputs):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    session = prepare(recipe, inputs, lambda: RunFolder.reopen(folder), console)
+    session = prepare(recipe, inputs, lambda: folder, console)
     try:
         if found is None:
-            session.folder.cut_back({})
+            folder.cut_back({})
         else:
             session.restore(found.read())
     except BaseException as error:
-        close_all(session.policies)
+        session.close()
         if isinstance(error, CheckpointError):
-            raise CheckpointError(f"--resume {folder}: the checkpoint of step {done} does not fit: {error}") from None
+            where = f"--resume {folder.path}: the checkpoint of step {done}"
+            raise CheckpointError(f"{where} does not fit: {error}") from None
         raise
     text = "begins again: there is no checkpoint" if found is None else f"goes on after step {done} of {recipe.steps}"
     if done == recipe.steps:  # it may have died before its results were written, so these are written again
         text = f"has all its {done} steps; --set steps=N goes further"
-    console.print(f"{folder} {text}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{folder.path} {text}", highlight=False, markup=False, soft_wrap=True)
     return session
 
 

@@ -1,6 +1,5 @@
 """One run from start to end: the caller's side of the loop, with evaluation, files and progress between reports."""
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,27 +8,28 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from grpo_kit.buffers import refresh
-from grpo_kit.checkpoints import all_in, prune, save
+from grpo_kit.buffers.fingerprints import differences
+from grpo_kit.checkpoints import CheckpointError, all_in, prune, save
 from grpo_kit.checkpoints.state import restore, state_of
 from grpo_kit.data.report import describe_set
 from grpo_kit.diagnostics import low_sample_size
+from grpo_kit.grading.overdue import remembering
 from grpo_kit.loop import Report, Training
 from grpo_kit.mismatch import large_mismatch
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.buffering import fill_buffer, idle_policies
-from grpo_kit.run.curves import draw_curves
 from grpo_kit.run.engines import refuse_absent
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.folder import RunFolder
+from grpo_kit.run.identity import identity_of
 from grpo_kit.run.interrupt import INTERRUPTED, Interrupt
+from grpo_kit.run.results import closing_table, number, write_results
 from grpo_kit.run.setup import Inputs, close_all, load_policies, longest_row, prompt_stream
 from grpo_kit.run.statuses import Statuses
 from grpo_kit.samplers import Replay
-
 
 @dataclass(slots=True)
 class Session:
@@ -46,9 +46,11 @@ class Session:
     warned: set[str] = field(default_factory=set)
     statuses: Statuses = field(default_factory=Statuses)
     training: Training = field(init=False)
+    identity: Mapping[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
         """Make ready for the first step."""
+        self.identity = identity_of(self.recipe, self.inputs)
         if self._refreshed is not None:
             refresh.hold(self._refreshed)
         self.training = Training.begin(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs))
@@ -56,7 +58,7 @@ class Session:
     def run(self) -> int:
         """Train to the end, to Ctrl-C or to a fault; write what there is in every case; the exit code."""
         code = 1
-        with self.interrupt.handling(), self._progress() as progress:
+        with self.interrupt.handling(), self._progress() as progress, remembering(self.folder.overdue):
             task = progress.add_task("", total=self.recipe.steps, now="starting")
             try:
                 if self.done == 0:
@@ -70,20 +72,25 @@ class Session:
                 code = 0 if self.done == self.recipe.steps else INTERRUPTED
             except KeyboardInterrupt:
                 code = INTERRUPTED
-            except (ArithmeticError, ValueError) as error:  # a number that is not finite; a reward function that fails
+            except (ArithmeticError, ValueError, OSError) as error:  # numbers, reward functions, disks that fail
                 self._say(f"stopped: {error}", style="red")
-            finally:
-                self._close(code)
-        return code
+            except BaseException:
+                self._end(code)
+                raise
+            return self._end(code)
 
     def _after(self, report: Report) -> None:
+        self.done = report.step
         self._warn_of_missing_rewards(report)
         self._warn_once("sample size", report.step, low_sample_size(report.metrics))
         self._warn_once("numerics of the sampler", report.step, large_mismatch(report.metrics))
-        tokenizer = next(iter(self.policies.values())).tokenizer
-        self.folder.samples(report, self.recipe.log_samples, tokenizer)
+        for line in report.skipped:
+            self._say(line, style="yellow")
+        recipe, tokenizer = self.recipe, next(iter(self.policies.values())).tokenizer
+        if self.folder.samples(report, recipe.log_samples, tokenizer, max_gib=recipe.max_log_gib):
+            full = f"samples.jsonl has max_log_gib = {recipe.max_log_gib:g}; no more samples are kept in it"
+            self._warn_once("samples.jsonl", report.step, full)
         self.folder.statuses(report, self.statuses, tokenizer)
-        self.done = report.step
         settings, last = self.recipe.evaluation, report.step == self.recipe.steps
         if settings is not None and (last or report.step % settings.every == 0):
             self._evaluate(report.metrics)
@@ -113,11 +120,14 @@ class Session:
             "statuses": [[*key, count] for key, count in self.statuses.counts.items()],
             "lines": self.folder.lengths(),
             "buffer": None if self._refreshed is None else refresh.state_of(self._refreshed),
+            "identity": self.identity,
         }
 
     def restore(self, parts: Mapping[str, Any]) -> None:
         """Go on from a checkpoint: training, remembered things, and the lines of its files."""
         own = parts["session"]
+        if found := differences(own["identity"], self.identity):
+            raise CheckpointError(f"the run began with something else: {'; '.join(found)}")
         restore(self.training, {name: part for name, part in parts.items() if name != "session"})
         self.folder.cut_back(own["lines"])
         if self._refreshed is not None:
@@ -183,7 +193,7 @@ class Session:
             step, latest = self.evaluations[-1]
             parts += [
                 "accuracy" if step == report.step else f"accuracy (step {step})",
-                *(_number(latest[f"eval/{name}/accuracy"]) for name in self.recipe.learners),
+                *(number(latest[f"eval/{name}/accuracy"]) for name in self.recipe.learners),
             ]
         return " ".join([*parts, f"{report.metrics['time/tokens_per_second'] / 1000:.1f}k tokens/s"])
 
@@ -203,39 +213,29 @@ class Session:
         ]
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
-    def _close(self, code: int) -> None:
+    def close(self) -> None:
+        """Stop engines, and let another process work in the folder."""
         try:
-            self._write_results(code)
-        finally:  # what was learned is on disk before an engine can fail at its end
             close_all(self.policies)
+        finally:
+            self.folder.close()
 
-    def _write_results(self, code: int) -> None:
-        whole = tuple(name for name in self.recipe.learners if self.policies[name].is_finite())
-        for name in self.recipe.learners:
-            if name not in whole:
-                self._say(f"policies/{name} is not written: its weights are not finite", style="red")
-        self.folder.policies(self.policies, whole)
-        draw_curves(self.folder.read_metrics(), self.folder.path / "curves.png")
-        if len(self.evaluations) > 1:
-            self._closing_table()
-        if found := self.statuses.summary():
-            self._say(f"rewards that are not ok: {found}; the first of each are in statuses.jsonl")
-        ending = "" if code == 0 else f" (ended after step {self.done} of {self.recipe.steps})"
-        self._say(f"run folder: {self.folder.path}{ending}")
-
-    def _closing_table(self) -> None:
-        """Every live policy on held-out questions, at first and at last."""
-        (first, before), (last, after) = self.evaluations[0], self.evaluations[-1]
-        self._say(f"{self.recipe.name}: held-out questions, step {first} -> {last}")
-        table = Table()
-        assert self.recipe.evaluation is not None
-        keys = ["accuracy", "greedy", f"pass@{self.recipe.evaluation.samples}", "length", "entropy"]
-        for heading in ("", *self.recipe.learners):
-            table.add_column(heading)
-        for key in keys:
-            pairs = [(before[f"eval/{name}/{key}"], after[f"eval/{name}/{key}"]) for name in self.recipe.learners]
-            table.add_row(key, *(f"{_number(old)} -> {_number(new)}" for old, new in pairs))
-        self.console.print(table)
+    def _end(self, code: int) -> int:
+        """Write the results and say how it ended; the exit code. What was learned is on disk before engines stop."""
+        try:
+            whole = write_results(self.recipe, self.policies, self.folder, lambda fault: self._say(fault, style="red"))
+            if len(self.evaluations) > 1:
+                heading, table = closing_table(self.recipe, self.evaluations)
+                self._say(heading)
+                self.console.print(table)
+            if found := self.statuses.summary():
+                self._say(f"rewards that are not ok: {found}; the first of each are in statuses.jsonl")
+            code = code or int(not whole)
+            ending = f" (ended after step {self.done} of {self.recipe.steps}; --resume goes on)" if code else ""
+            self._say(f"run folder: {self.folder.path}{ending}")
+        finally:
+            self.close()
+        return code
 
 
 def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, console: Console) -> Session:
@@ -282,7 +282,3 @@ def describe(inputs: Inputs) -> list[str]:
         lines[0] += f", {len(inputs.questions)} to evaluate on"
         lines += describe_set("evaluation.data", inputs.questions, inputs.prompts)
     return lines
-
-
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"

@@ -40,6 +40,9 @@ class Replay:
         max_age: oldest rows used, in optimizer steps that their writer took since; a group with an older row is left
             out, and a step without any group ends the run. Rows written at one time by one policy are of one age. Only
             with `refresh` can rows be younger than the run.
+        max_gib: size on disk in GiB that the buffer may have; above 0. Its filling ends early where it would become
+            larger, as far as the shards so far tell. Each writing anew has as much, and old ones stay for as long as a
+            checkpoint refers to them.
         refresh: when the buffer is written anew by the policies as they are then; never without it, as in the paper.
     """
 
@@ -52,6 +55,7 @@ class Replay:
     prompts_per_shard: Annotated[int, Field(ge=1)] = 256
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     max_age: Annotated[int, Field(ge=0)] | None = None
+    max_gib: Annotated[float, Field(gt=0)] = 100.0
     refresh: Refresh | None = None
 
     @model_validator(mode="after")

@@ -1,6 +1,7 @@
 """The rows of one step: sampled, scored and rewarded, with a refill again until enough groups are worth keeping."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 import torch
 
@@ -18,6 +19,7 @@ from grpo_kit.rewards import KLPenalty
 from grpo_kit.signals import SignalKey, Signals
 from grpo_kit.step.clock import Clock
 from grpo_kit.step.rows import kept_groups, sampled_rewards
+from grpo_kit.step.skips import Skips, leave_out, rewards_not_finite, scores_not_finite
 
 
 def collect(
@@ -28,6 +30,7 @@ def collect(
     memory: Memory,
     clock: Clock,
     step: int,
+    skips: Skips,
 ) -> tuple[Experience, dict[str, float]]:
     """The batch of a step with its metrics.
 
@@ -41,7 +44,7 @@ def collect(
             memory.states.pop(f"rewards.{name}", None)
         memory.states |= remembered
         drawn = prompts.take(recipe.prompts_per_step, same_step=same_step)
-        experience = sample(recipe, policies, drawn, generator, memory, clock, step, epoch)
+        experience = sample(recipe, policies, drawn, generator, memory, clock, step, epoch, skips)
         if recipe.curriculum is not None:
             prompts.observe(pass_rates(experience, recipe.curriculum.reward))
         return experience
@@ -115,6 +118,7 @@ def sample(
     clock: Clock,
     step: int,
     epoch: float,
+    skips: Skips,
 ) -> Experience:
     """One round: rollouts, the frozen signals that some part asked for, and every reward component."""
     try:
@@ -136,13 +140,19 @@ def sample(
         if name not in there or not there[name].covers(detail)
     }
     signals = Signals({**supplied, **scored})
-    _refuse_non_finite_scores(signals, rollouts.mask, step)
+    found = Experience(rollouts=rollouts, signals=signals, rewards=Rewards({}))
+    found = leave_out(found, scores_not_finite(signals, rollouts.mask, step), skips)
     clock.lap("score")
-    components = {
-        name: memory.call(f"rewards.{name}", reward, rollouts, signals) for name, reward in recipe.rewards.items()
-    }
+    rewards = Rewards(
+        {
+            name: memory.call(f"rewards.{name}", reward, found.rollouts, found.signals)
+            for name, reward in recipe.rewards.items()
+        }
+    )
+    found = replace(found, rewards=rewards)
+    found = leave_out(found, rewards_not_finite(rewards, found.rollouts.mask, step), skips)
     clock.lap("reward")
-    return Experience(rollouts=rollouts, signals=signals, rewards=Rewards(components))
+    return found
 
 
 def pass_rates(experience: Experience, reward: str) -> dict[int, float]:
@@ -164,15 +174,3 @@ def _of_groups(experience: Experience, groups: Collection[int]) -> Experience:
     """The rows of some groups, in the order sampled."""
     wanted = set(groups)
     return experience.take([row for row, group in enumerate(experience.rollouts.groups.tolist()) if group in wanted])
-
-
-def _refuse_non_finite_scores(signals: Signals, mask: torch.Tensor, step: int) -> None:
-    for key, scores in signals.scores.items():
-        bad = torch.nonzero(mask & ~torch.isfinite(scores.logprobs))
-        if len(bad):
-            row, token = map(int, bad[0])
-            value = float(scores.logprobs[row, token])
-            raise NonFiniteError(
-                f"step {step}: policy '{key.policy}' (version {key.version}) gives row {row} the log-probability "
-                f"{value} at token {token}. Its weights are damaged or the row is impossible for it."
-            )
