@@ -14,7 +14,7 @@ RESULTS := build/parity
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-slow check-vllm fix format lint types test coverage docs golden parity bench clean mutants
+.PHONY: help run check check-slow check-vllm kills fix format lint types test coverage docs golden parity bench clean mutants
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -52,6 +52,9 @@ check-vllm: $(VLLM)/.installed  ## The tests that need vLLM, on the CPU, in an e
 mutants: $(DEVELOPED)  ## Mutation testing of the loss math: each small fault must fail a test; takes long.
 	$(PIP) install --quiet --constraint constraints.txt --group mutation
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutation/run.py
+
+kills: $(DEVELOPED)  ## Kill runs 200 times at moments drawn over all they do, and compare what goes on; takes an hour.
+	OMP_NUM_THREADS=1 $(BIN)/python tests/run/killing.py --kills 200
 
 fix: $(DEVELOPED)  ## Format, and mend what the linter can mend.
 	$(BIN)/ruff format .

@@ -20,19 +20,22 @@ from hypothesis import HealthCheck, Phase, settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests can say `from laws.table import ...`
 
-EXAMPLES = {"quick": 10, "thorough": 30}
-"""Random examples of a property, by hypothesis profile; `make check-slow` runs the laws thoroughly."""
+EXAMPLES = {"quick": 10, "thorough": 30, "fuzz": 2000}
+"""Random examples of a property, by hypothesis profile; `make check-slow` runs the laws thoroughly, `fuzz` is for hand.
+
+The first two try the same examples every time, `fuzz` others each time.
+"""
 for name, examples in EXAMPLES.items():
     settings.register_profile(
         name,
         deadline=None,
-        derandomize=True,
+        derandomize=name != "fuzz",
         max_examples=examples,
         database=None,
         phases=[Phase.explicit, Phase.generate, Phase.shrink],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
     )
-settings.load_profile("quick")  # another one: pytest --hypothesis-profile thorough
+settings.load_profile("quick")  # another one: pytest --hypothesis-profile fuzz tests/fuzz
 
 
 @pytest.fixture

@@ -58,12 +58,13 @@ from .divergences import (
 from .engines import InProcess as InProcess, Server as Server
 from .learner import AdamW as AdamW, Learner as Learner
 from .logprobs import LogProbs as LogProbs
-from .loop import Report as Report, train as train
+from .loop import Report as Report, Training as Training, train as train
 from .objective import NonFiniteError as NonFiniteError
 from .overlap import overlap_ratio as overlap_ratio
 from .policies import Lora as Lora, Policy as Policy, PolicySpec as PolicySpec
 from .ratios import SequenceRatio as SequenceRatio, TokenRatio as TokenRatio
 from .recipe import (
+    CheckpointSpec as CheckpointSpec,
     EvaluationSpec as EvaluationSpec,
     Recipe as Recipe,
     RefillSpec as RefillSpec,

@@ -4,20 +4,25 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from grpo_kit.checks import cross_checks
 from grpo_kit.parts import did_you_mean
+from grpo_kit.placeholders import PLACEHOLDERS, Loc, dotted, take_out
 from grpo_kit.recipe import Recipe
 from grpo_kit.shipped import shipped_recipe, shipped_recipes
 
-Loc = tuple[int | str, ...]
+TOO_DEEP = "it is nested too deeply"
+DEEPEST = 50
+"""Tables in tables that a setting may name."""
+SHOWN = 200
+"""Characters of a wrong value that are shown."""
 
 
 class RecipeError(ValueError):
@@ -25,9 +30,9 @@ class RecipeError(ValueError):
 
     def __init__(self, mistakes: Sequence[str], source: str = "recipe") -> None:
         """Collect the mistakes found in a source."""
-        self.mistakes = tuple(dict.fromkeys(mistakes))
+        self.mistakes = tuple(dict.fromkeys(map(_printable, mistakes)))
         count = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
-        super().__init__(f"{source}: {count}\n" + "\n".join(f"  {mistake}" for mistake in self.mistakes))
+        super().__init__(f"{_printable(source)}: {count}\n" + "\n".join(f"  {mistake}" for mistake in self.mistakes))
 
 
 def find_recipe(name: str) -> Path:
@@ -51,16 +56,34 @@ def find_recipe(name: str) -> Path:
 def _read_toml(path: Path, name: str) -> dict[str, Any]:
     """The tables of a file; RecipeError when it cannot be read, is empty or is not TOML."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        raw = _toml(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise RecipeError([f"not UTF-8 text (byte {error.start + 1}). Save the file as UTF-8."], name) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise RecipeError([f"not TOML: {error}"], name) from error
     except OSError as error:
         raise RecipeError([f"cannot be read: {error.strerror or error}."], name) from error
     if not raw:
         raise RecipeError(["there is nothing in the file. Copy a shipped recipe to start from: grpo-kit init."], name)
     return raw
+
+
+def _toml(text: str) -> dict[str, Any]:
+    """The tables of a text; ValueError where it is not TOML, or holds what JSON, through which it goes, cannot."""
+    try:
+        table = tomllib.loads(text)
+        written = json.dumps(table, default=str)
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:
+        raise ValueError("a number in it has thousands of digits") from None
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    try:
+        from_json(written)
+    except ValueError:
+        raise ValueError(TOO_DEEP) from None
+    return table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +116,8 @@ def examine(name: str, *, settings: Sequence[str] = (), allow_code: bool = False
     if recipe is not None:
         mistakes += cross_checks(recipe, allow_code=allow_code, removed=removed)
     # Without policies there is no tokenizer to read the data with.
-    return Examined(recipe=recipe if "policies" not in removed else None, mistakes=mistakes, removed=removed)
+    recipe = recipe if "policies" not in removed else None
+    return Examined(recipe=recipe, mistakes=list(map(_printable, mistakes)), removed=removed)
 
 
 def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict[str, Any]]:
@@ -114,8 +138,8 @@ def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict
             mistakes += [line for loc, line in flat if line not in mistakes and not _our_doing(loc, removed, mistakes)]
             gone: dict[str, Any] = {}
             for loc, _ in flat:
-                inside = any(_dotted(loc).startswith(f"{place}.") for place in gone)  # went with its table already
-                if not inside and (place := _remove(table, loc)):
+                inside = any(dotted(loc).startswith(f"{place}.") for place in gone)  # went with its table already
+                if not inside and (place := take_out(table, loc)):
                     gone |= dict([place])
             if not gone:
                 return None, mistakes, removed
@@ -125,7 +149,7 @@ def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict
 
 def _our_doing(loc: Loc, removed: Mapping[str, Any], mistakes: Sequence[str]) -> bool:
     """Whether a mistake only follows from keys taken out in an earlier round: one is missing, a table lacks one."""
-    place = _dotted(loc)
+    place = dotted(loc)
     unknown = {mistake.partition(": unknown key")[0] for mistake in mistakes}
     return place in removed or any(gone.rpartition(".")[0] == place for gone in removed.keys() - unknown)
 
@@ -145,21 +169,25 @@ def _dates(value: Any, loc: Loc) -> Iterator[str]:
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _dates(item, (*loc, key))
     elif isinstance(value, date | time):
-        yield f"{_dotted(loc)}: {value} is a date or time. Write it in quotes if a text is meant."
+        yield f"{dotted(loc)}: {value} is a date or time. Write it in quotes if a text is meant."
 
 
 def _apply(raw: dict[str, Any], setting: str) -> str | None:
     """Put one `a.b=c` over the table; the value is TOML, or a bare word taken as text. Returns a mistake or None."""
     path, equals, text = setting.partition("=")
     keys = [key.strip() for key in path.split(".")]
-    if not equals or not all(keys):
-        return f"--set {setting}: write it as a.b=c"
+    if not equals or not all(keys) or len(keys) > DEEPEST:
+        return f"--set {_cut(setting)}: write it as a.b=c"
+    if re.search("[\ud800-\udfff]", setting):
+        return f"--set {_cut(setting)}: not UTF-8 text"
     if "\n" in text.strip():
         return f"--set {path}: one value a --set, on one line"
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value = _toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    except ValueError as error:
+        return f"--set {path}: {error}"
     table = raw
     for key in keys[:-1]:
         table = table.setdefault(key, {})
@@ -177,7 +205,7 @@ def _flatten(errors: Sequence[Any], prefix: Loc, root: type) -> Iterator[tuple[L
         if error["type"] == "nested":
             yield from _flatten(error["ctx"]["errors"], loc, error["ctx"]["part"])
             continue
-        yield loc, f"{_dotted(loc)}: {_message(error, _class_at(root, tuple(error['loc'])[:-1]))}"
+        yield loc, f"{dotted(loc)}: {_message(error, _class_at(root, tuple(error['loc'])[:-1]))}"
 
 
 def _lies_below(loc: Loc, above: Loc) -> bool:
@@ -195,9 +223,9 @@ def _message(error: Any, owner: type | None) -> str:
         return "missing; it has no default."
     if kind == "literal_error":
         choices = [choice.strip(" '") for choice in ctx["expected"].replace(" or ", ",").split(",")]
-        return f"unknown choice {given!r}.{did_you_mean(str(given), choices)} Known: {', '.join(choices)}."
+        return f"unknown choice {_cut(repr(given))}.{did_you_mean(str(given), choices)} Known: {', '.join(choices)}."
     if kind == "bool_type":
-        return f"should be true or false, got {given!r} ({type(given).__name__})."
+        return f"should be true or false, got {_cut(repr(given))} ({type(given).__name__})."
     if kind == "too_short":
         return "there is none; give at least one."
     if kind == "value_error":
@@ -205,7 +233,7 @@ def _message(error: Any, owner: type | None) -> str:
     if kind in ("kind", "part"):
         return error["msg"]
     rule = re.sub("^[A-Z][a-z]+ should", "should", error["msg"]).replace("an object", "a table")
-    return f"{rule}, got {given!r} ({type(given).__name__})."
+    return f"{rule}, got {_cut(repr(given))} ({type(given).__name__})."
 
 
 def _class_at(root: type, loc: Loc) -> type | None:
@@ -231,50 +259,10 @@ def _plain(annotation: Any) -> Any:
     return annotation
 
 
-def _dotted(loc: Loc) -> str:
-    return ".".join(str(key) for key in loc) or "recipe"
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
-PLACEHOLDERS: dict[str, Any] = {
-    "name": "recipe",
-    "steps": 1,
-    "prompts_per_step": 1,
-    "policies": {"policy": {"model": "tiny:small"}},
-    "data": {"kind": "arithmetic"},
-    "sampler": {"kind": "transformers", "policy": "policy", "samples": 2, "max_new_tokens": 1},
-    "learners.*.weighting": {"kind": "equal_tokens"},
-    "learners.*.optimizer": {"lr": 1.0},
-    "learners.*.terms.*.advantage": {"kind": "group_mean"},
-    "learners.*.terms.*.surrogate": {"kind": "clip"},
-    "learners.*.terms.*.divergence": {"kind": "sampled_kl"},
-    "evaluation.data": {"kind": "arithmetic", "split": "eval"},
-}
-"""What stands in for a required key with a mistake, so that the rest of the recipe can still be checked."""
-
-
-def _placeholder(loc: Loc) -> Any:
-    for pattern, value in PLACEHOLDERS.items():
-        keys = pattern.split(".")
-        if len(keys) == len(loc) and all(key in ("*", given) for key, given in zip(keys, loc, strict=True)):
-            return deepcopy(value)
-    return None
-
-
-def _remove(table: Any, loc: Loc) -> tuple[str, Any] | None:
-    """Take the innermost key that is there out of the table, or put its placeholder there; its place and value.
-
-    None when there is nothing to take out.
-    """
-    for end in range(len(loc), 0, -1):
-        here = table
-        for key in loc[: end - 1]:
-            here = here.get(key) if isinstance(here, dict) else None
-        if not isinstance(here, dict):
-            continue
-        key, placeholder = loc[end - 1], _placeholder(loc[:end])
-        if placeholder is not None and here.get(key) != placeholder:
-            value, here[key] = here.get(key), placeholder
-            return _dotted(loc[:end]), value
-        if key in here:
-            return _dotted(loc[:end]), here.pop(key)
-    return None
+def _printable(text: str) -> str:
+    """A text on one line, whatever keys and values it names."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -29,12 +29,14 @@ def frozen(own):
     return own
 
 
-def begun(path: Path, *, sampler=SAMPLER, prompts=PROMPTS, seed=0, each=EACH, top_k=0, student=0, teacher=1):
+def begun(
+    path: Path, *, sampler=SAMPLER, prompts=PROMPTS, seed=0, each=EACH, top_k=0, student=0, teacher=1, tokenizer=None
+):
     """A buffer without rows."""
     buffer = Buffer(path)
-    weights = {"small": parameters_of(tiny.policy("small", student))}
+    weights, own = {"small": parameters_of(tiny.policy("small", student))}, tokenizer or tiny.tokenizer()
     buffer.begin(
-        rollout_identity(sampler, weights, tiny.tokenizer(), prompts, seed=seed, prompts_per_shard=each, vocabulary=12),
+        rollout_identity(sampler, weights, own, prompts, seed=seed, prompts_per_shard=each, vocabulary=12),
         {"large": score_identity(parameters_of(tiny.policy("large", teacher)), Detail(top_k=top_k), 1.0)},
     )
     return buffer

@@ -72,12 +72,21 @@ def test_b149_one_epoch_of_replay_visits_every_prompt_long_ones_too(tmp_path):
 
 
 def test_b150_rows_that_are_dropped_are_in_no_group_statistic(tmp_path):
-    # A group of three loses a row of version 0: its whole group goes, rather than leaving a baseline of three over two.
-    replay, own = of_versions(tmp_path / "b", [0, 2, 2]), policies()
+    # Of a group of three one row is too old: the whole group goes, rather than leaving a baseline of two, or of three
+    # over two.
+    rows = tiny.rollouts([2, 4, 3] * 2, [0] * 3 + [1] * 3)
+    old, new = (replace(rows.behavior.writers[0], version=version) for version in (0, 2))
+    writer = torch.ones_like(rows.tokens)
+    writer[1] = 0
+    rows = replace(rows, prompts=(PROMPTS.ids[0],) * 3 + (PROMPTS.ids[1],) * 3)
+    buffer, own = begun(tmp_path / "b"), policies()
+    behavior = replace(rows.behavior, writers=(old, new), writer=writer)
+    buffer.write_rollouts(0, replace(rows, behavior=behavior), rows.groups.tolist())
     own["small"].version = 2
-    found = replay(PROMPTS.take([0, 1, 2]), own, torch.Generator())
-    assert found.rollouts.groups.unique(return_counts=True)[1].tolist() == [3, 3]
-    assert len(found.rollouts.columns["answer"]) == len(found.rollouts) == 6
+    replay = Replay(buffer=str(buffer.path), of=SAMPLER, max_age=1, refresh=ANEW)
+    found = replay(PROMPTS.take([0, 1]), own, torch.Generator())
+    assert found.rollouts.groups.tolist() == [1, 1, 1]
+    assert len(found.rollouts.columns["answer"]) == len(found.rollouts) == 3
     # A row without a token stays a row of its group: it counts in the baseline and has no token to train on.
     buffer = begun(tmp_path / "c")
     rows = replace(tiny.rollouts([2, 0, 3], [0] * 3), prompts=(PROMPTS.ids[0],) * 3)
@@ -88,11 +97,20 @@ def test_b150_rows_that_are_dropped_are_in_no_group_statistic(tmp_path):
 
 
 def test_b151_a_buffer_of_another_tokenizer_template_or_order_is_refused(tmp_path):
+    template, words = (tiny.tokenizer.__wrapped__() for _ in range(2))
+    template.chat_template = "{{ messages }}"
+    words.add_tokens(["k"])
+    changes = {
+        "tokenizer.vocabulary": {"tokenizer": words},
+        "tokenizer.chat_template": {"tokenizer": template},
+        "data.prompts": {"prompts": replace(PROMPTS, ids=PROMPTS.ids[::-1])},
+        "data.columns.answer": {"prompts": replace(PROMPTS, columns={"answer": PROMPTS.ids})},
+    }
     begun(tmp_path / "b")
-    begun(tmp_path / "b")
-    for change in (replace(PROMPTS, ids=PROMPTS.ids[::-1]), replace(PROMPTS, columns={"answer": PROMPTS.ids})):
-        with pytest.raises(ValueError, match=r"data\.\w+(\.\w+)? is .* there and .* here"):
-            begun(tmp_path / "b", prompts=change)
+    begun(tmp_path / "b", tokenizer=tiny.tokenizer.__wrapped__())
+    for name, change in changes.items():
+        with pytest.raises(ValueError, match=rf"not this recipe's: {name} is .* there and .* here"):
+            begun(tmp_path / "b", **change)
 
 
 def test_b152_a_group_with_rows_missing_is_never_mixed_with_the_next(tmp_path):

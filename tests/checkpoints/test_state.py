@@ -1,5 +1,8 @@
 """A training that stops and goes on in another process does to the bit what it would have done."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -89,3 +92,25 @@ def test_b102_b105_every_part_of_the_state_matters(part):
         assert not state["loop"]["memory"]
     else:
         assert not same(numbers(second.advance()), whole)
+
+
+def test_the_loop_of_the_docs_goes_on_where_it_was(tmp_path):
+    """docs/concepts.md, word for word: it is killed after the second step, and begun again."""
+    page = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text()
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Training.begin" in block)
+    name, *settings = RECIPES["grpo"]
+    recipe = read_recipe(name, settings=settings)
+
+    def given():
+        return {"recipe": recipe, "policies": load_policies(recipe), "folder": tmp_path} | {
+            "prompts": prompt_stream(recipe, load_inputs(recipe))
+        }
+
+    whole = training("grpo")
+    reports = [numbers(whole.advance()) for _ in range(4)]
+    killed = code.replace("    save(", "    if report.step == 3:\n        raise InterruptedError\n    save(")
+    with pytest.raises(InterruptedError):
+        exec(killed, given())
+    names = given()
+    exec(code, names)
+    assert same(numbers(names["report"]), reports[-1])

@@ -154,8 +154,8 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
 def test_the_gold_answer_of_an_entry_is_not_run_either(task, tmp_path):
     (entry,) = entries(task, count=1)
     entry["answer"] = f"__import__('pathlib').Path('{tmp_path / 'ran'}').touch()"
-    ReasoningGymScore().row_faults({"entry": [json.dumps(entry)]})
-    assert ReasoningGymScore().grade(json.dumps(entry), '<answer>S("_" "_import_" "_")</answer>')[1] == "refused"
+    assert "holds code" in ReasoningGymScore().row_faults({"entry": [json.dumps(entry)]})[0]
+    assert ReasoningGymScore().grade(json.dumps(entry), "<answer>1</answer>")[1] == "unparsed_gold"
     assert not (tmp_path / "ran").exists()
 
 

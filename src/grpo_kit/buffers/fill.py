@@ -96,7 +96,7 @@ def fill(
 
 def _refuse_too_large(buffer: Buffer, filled: Filled, max_gib: float) -> None:
     """ValueError where a buffer will be larger than it may, as far as its shards so far tell."""
-    there = buffer.bytes / 2**30
+    there = buffer.bytes_of(filled.done) / 2**30
     expected = there * filled.shards / filled.done
     if expected > max_gib:
         raise ValueError(

@@ -216,6 +216,11 @@ class Buffer:
         files = (file for folder in ("rollouts", "scores") for file in (self.path / folder).rglob("*"))
         return sum(file.stat().st_size for file in files if file.is_file())
 
+    def bytes_of(self, shards: int) -> int:
+        """Size on disk of the first so many shards, rows and scores."""
+        files = [self._file(shard, policy) for shard in range(shards) for policy in (None, *self.scorers)]
+        return sum(file.stat().st_size for file in files if file is not None)
+
     def _tables(self, wanted: Iterable[int], policy: str | None) -> dict[int, pa.Table]:
         """Those shards that are there."""
         return {shard: table for shard in wanted if (table := self.table(shard, policy)) is not None}

@@ -61,10 +61,10 @@ def _packed(value: Any, place: str, tensors: Tensors) -> Any:
             name += "'"
         tensors[name] = _alone(value, place, tensors)
         return {"tensor": name}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if value is None or type(value) in (bool, int, float, str):
+    if value is None or type(value) in (bool, int, str):
         return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": str(value)}
     inner = f"{place}." if place else ""
     if type(value) in (list, tuple):
         parts = [_packed(part, f"{inner}{number}", tensors) for number, part in enumerate(value)]

@@ -8,6 +8,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from grpo_kit.terminal import visible
+
 
 class PlainErrors(TyperGroup):
     """A group of commands that says what is wrong with its arguments in a line, without a box; exit code 2."""
@@ -33,7 +35,7 @@ USAGE = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "Cl
 
 def _report(error: Any) -> int:
     context = getattr(error, "ctx", None)
-    message = error.format_message().strip()
+    message = visible(error.format_message().strip())
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     elif context is not None:
@@ -54,5 +56,5 @@ def mistakes() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except ValueError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(visible(str(error)), err=True)
         raise typer.Exit(1) from None

@@ -10,6 +10,7 @@ from grpo_kit.run.interrupt import INTERRUPTED, Interrupt
 from grpo_kit.run.session import describe
 from grpo_kit.run.setup import close_all, load_policies, longest_row, open_recipe
 from grpo_kit.samplers import Replay
+from grpo_kit.terminal import say
 
 
 def rollout(name: str, *, settings: Sequence[str], allow_code: bool, console: Console) -> int:
@@ -22,7 +23,7 @@ def rollout(name: str, *, settings: Sequence[str], allow_code: bool, console: Co
             "semi_opd"
         )
     refuse_absent(recipe)
-    console.print(describe(inputs)[0], highlight=False, markup=False, soft_wrap=True)
+    say(console, describe(inputs)[0])
     policies = load_policies(recipe, idle=idle_policies(recipe, inputs), longest=longest_row(recipe, inputs))
     try:
         whole = fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt())

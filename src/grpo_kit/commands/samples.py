@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from grpo_kit.terminal import say, visible
+
 
 def show_samples(run: Path, console: Console, *, step: int | None, limit: int, status: str | None) -> None:
     """Print the completions of one step, the last by default; ValueError where there are none."""
@@ -18,14 +20,14 @@ def show_samples(run: Path, console: Console, *, step: int | None, limit: int, s
     prompts = groupby(chosen[:limit], key=lambda row: (row.get("group"), row.get("prompt")))
     for (group, prompt), members in prompts:
         console.print()
-        head = Text(f"step {chosen[0]['step']}, group {group}: ", style="bold")
-        console.print(head + Text(_printable(str(prompt)), style="none") + Text(_columns(chosen, group)))
+        head = Text(visible(f"step {chosen[0]['step']}, group {group}: "), style="bold")
+        console.print(head + Text(visible(str(prompt)), style="none") + Text(_columns(chosen, group)))
         console.print(_table(list(members)))
     if len(chosen) > limit:
-        console.print(f"{limit} of {len(chosen)} completions; --limit shows more", markup=False, highlight=False)
+        say(console, f"{limit} of {len(chosen)} completions; --limit shows more")
     if damaged:
-        text = f"left out: line {', '.join(map(str, damaged))} of {run / 'samples.jsonl'}, not readable as JSON"
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        lines = ", ".join(map(str, damaged))
+        say(console, f"left out: line {lines} of {run / 'samples.jsonl'}, not readable as JSON")
 
 
 def read_samples(run: Path) -> tuple[list[dict[str, Any]], list[int]]:
@@ -92,7 +94,7 @@ def _ranges(steps: Sequence[int]) -> str:
 def _columns(rows: Sequence[Mapping[str, Any]], group: Any) -> str:
     """The data set's columns of a group but the prompt, in one line: each shortened, without line breaks."""
     columns = next((row.get("columns", {}) for row in rows if row.get("group") == group), {})
-    shown = [f"{key} = {_one_line(str(value))}" for key, value in columns.items() if key != "prompt"]
+    shown = [f"{_one_line(key)} = {_one_line(str(value))}" for key, value in columns.items() if key != "prompt"]
     return f"   ({', '.join(shown)})" if shown else ""
 
 
@@ -100,12 +102,13 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     rewards = list(dict.fromkeys(name for row in rows for name in row.get("rewards", {})))
     for heading in ("kept", "end", *rewards):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(Text(visible(heading)), no_wrap=True)
     table.add_column("completion", overflow="fold")
     for row in rows:
         judged = [_reward(row, name) for name in rewards]
         kept = "greedy" if row.get("greedy") else "yes" if row.get("kept") else "no"
-        table.add_row(kept, str(row.get("stop_reason", "")), *judged, Text(_printable(str(row.get("completion")))))
+        cells = [kept, str(row.get("stop_reason", "")), *judged, str(row.get("completion"))]
+        table.add_row(*(Text(visible(cell)) for cell in cells))
     return table
 
 
@@ -118,10 +121,5 @@ def _reward(row: Mapping[str, Any], name: str) -> str:
 
 def _one_line(text: str, longest: int = 60) -> str:
     """The beginning of a text on one line, line breaks written out."""
-    shown = _printable(text[:longest]).replace("\n", r"\n")
+    shown = visible(text[:longest]).replace("\n", r"\n").replace("\t", r"\t")
     return shown if len(text) <= longest else f"{shown}..."
-
-
-def _printable(text: str) -> str:
-    """A text that cannot move the cursor or change colors: control characters are written out."""
-    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import lzma
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from glob import glob
@@ -61,7 +63,7 @@ def read_files(paths: list[str]) -> Iterator[Read]:
         try:
             for read in _read_file(path):
                 yield read._replace(place=before + read.place) if isinstance(read, Placed) else _moved(read, before)
-        except (OSError, EOFError, csv.Error, UnicodeError) as error:
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, csv.Error, UnicodeError) as error:
             raise ValueError(f"data file '{path}' cannot be read: {error}") from error
 
 
@@ -122,7 +124,7 @@ def _json(file: Binary, path: str) -> Iterator[Read]:
     content = file.read().removeprefix(BYTE_ORDER_MARK)
     try:
         value = json.loads(content.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if content.lstrip()[:1] == b"{" and b"\n" in content.strip():  # an object a line, by the ending of a list
             yield from _json_lines(io.BytesIO(content))
             return

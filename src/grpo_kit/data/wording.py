@@ -8,7 +8,8 @@ from pydantic import Field
 
 from grpo_kit.data.few_shot import Example
 
-Messages = list[dict[str, Any]]
+Messages = list[Any]
+"""Chat messages as a row gives them: tables, unless it is a bad row, of which the chat template will tell."""
 
 Template = Annotated[str, Field(pattern=r"\{prompt\}")]
 """A text with `{prompt}` in it, once or more; other braces mean themselves."""

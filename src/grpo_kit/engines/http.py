@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from grpo_kit.terminal import visible
+
 T = TypeVar("T")
 BUSY, BROKEN = (429, 502, 503, 504), 500
 """Statuses of a server that is away or has too much to do, and of one that failed at a request."""
@@ -187,7 +189,7 @@ def _words(response: httpx2.Response) -> str:
 
 def printable(text: str, longest: int = 300) -> str:
     """A server's words as one line that no terminal takes for a command."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    line = visible(" ".join(text.split()))
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 

@@ -13,7 +13,7 @@ from grpo_kit.data.report import describe_set
 from grpo_kit.evaluation.measure import Completion, Stopwatch, measure
 from grpo_kit.evaluation.plan import Task, Wanted, plan
 from grpo_kit.evaluation.questions import COLUMN, Asking
-from grpo_kit.evaluation.report import say, show, write
+from grpo_kit.evaluation.report import show, write
 from grpo_kit.evaluation.result import Result, conclude, votes
 from grpo_kit.grading import grade_all
 from grpo_kit.policies import Policy, load_policy
@@ -21,6 +21,7 @@ from grpo_kit.rewards import Correctness
 from grpo_kit.run.folder import versions
 from grpo_kit.run.session import INTERRUPTED
 from grpo_kit.samplers import TransformersSampler
+from grpo_kit.terminal import say, visible, visible_json
 
 
 def eval_command(
@@ -130,7 +131,7 @@ def _run(task: Task, policy: Policy, wanted: Wanted, console: Console) -> Result
     )
     watch, found = Stopwatch(), list[Completion]()
     with _progress(console) as progress:
-        bar = progress.add_task("", total=len(task.questions), now=f"{task.policy} on {task.data}")
+        bar = progress.add_task("", total=len(task.questions), now=visible(f"{task.policy} on {task.data}"))
         for batch in measure(
             policy,
             task.questions,
@@ -174,7 +175,7 @@ def _append(path: Path, task: Task, batch: Sequence[Completion]) -> None:
             line: dict[str, Any] = {"policy": task.policy, "data": task.data} | one._asdict()
             line |= one.verdict._asdict()
             del line["verdict"]
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.write(visible_json(json.dumps(line, ensure_ascii=False)) + "\n")
 
 
 def _manner(task: Task, wanted: Wanted) -> str:
@@ -186,5 +187,6 @@ def _manner(task: Task, wanted: Wanted) -> str:
 
 
 def _progress(console: Console) -> Progress:
-    columns = [MofNCompleteColumn(), TimeRemainingColumn(compact=True), TextColumn("{task.fields[now]}"), BarColumn()]
+    now = TextColumn("{task.fields[now]}", markup=False)
+    columns = [MofNCompleteColumn(), TimeRemainingColumn(compact=True), now, BarColumn()]
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -9,8 +9,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from grpo_kit.evaluation.result import Result
+from grpo_kit.terminal import say, visible, visible_json
 
 
 def show(results: Sequence[Result], console: Console) -> None:
@@ -18,9 +20,11 @@ def show(results: Sequence[Result], console: Console) -> None:
     blocks = [_lines(result) for result in results]
     names = list(dict.fromkeys(name for block in blocks for name in block))
     if console.is_terminal:
-        table = Table(*["", *(_heading(result) for result in results)])
+        table = Table()
+        for heading in ("", *map(_heading, results)):
+            table.add_column(Text(heading))
         for name in names:
-            table.add_row(name, *(block.get(name, "") for block in blocks))
+            table.add_row(*map(Text, [visible(name), *(block.get(name, "") for block in blocks)]))
         console.print(table)
     for result, block in zip(results, blocks, strict=True):
         if not console.is_terminal:
@@ -41,11 +45,12 @@ def write(
     """Write settings, versions and every result, with how it was asked, as JSON; no number is null."""
     found = [_plain(asdict(result)) | {"asked": how} for result, how in zip(results, asked, strict=False)]
     content = {"settings": settings, "versions": versions, "results": found}
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
+    path.write_text(visible_json(text) + "\n", encoding="utf-8")
 
 
 def _heading(result: Result) -> str:
-    return f"{result.policy}\n{result.data}"
+    return visible(f"{result.policy}\n{result.data}")
 
 
 def _lines(result: Result) -> dict[str, str]:
@@ -100,8 +105,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def say(console: Console, text: str) -> None:
-    """A line of our own: no markup, no highlighting, no wrapping."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -7,6 +7,7 @@ from itertools import groupby
 from textwrap import wrap
 
 from grpo_kit.formula import plain, plain_text
+from grpo_kit.terminal import visible
 
 WIDEST, WIDTH = 44, 110
 """A formula up to the first width has its words beside it, else below; they are wrapped to keep lines to the second."""
@@ -54,7 +55,7 @@ def as_text(title: str, sections: Sequence[Section]) -> str:
                 continue
             for block in run:
                 lines += _table_lines(block) if isinstance(block, Table) else _sentence_lines(str(block))
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return visible("\n".join(line.rstrip() for line in lines) + "\n")
 
 
 def as_markdown(title: str, sections: Sequence[Section]) -> str:
@@ -72,7 +73,7 @@ def as_markdown(title: str, sections: Sequence[Section]) -> str:
                 else:
                     lines.append(f"- {block}")
             assert kind is not None
-    return "\n".join(lines) + "\n"
+    return visible("\n".join(lines) + "\n")
 
 
 def _formula_lines(formulas: Sequence[Formula]) -> Iterator[str]:

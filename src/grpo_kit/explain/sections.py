@@ -62,11 +62,22 @@ def _rows(recipe: Recipe, data: int) -> Iterator[str]:
             f"{trained_rows(recipe)} rows at most are trained on."
         )
     yield f"{recipe.steps} steps; seed {recipe.seed}."
+    yield _checkpoints(recipe)
     for name, spec in recipe.policies.items():
         if spec.follows is not None:
             often = "every step" if spec.every == 1 else f"every {spec.every} steps"
             how = "a copy of" if spec.decay == 0 else f"{spec.decay:g} of itself and {1 - spec.decay:g} of"
             yield f"Policy '{name}' becomes {how} '{spec.follows}' {often}."
+
+
+def _checkpoints(recipe: Recipe) -> str:
+    own = recipe.checkpoints
+    often = "every step" if own.every == 1 else f"every {own.every} steps and at the end"
+    stay = "the latest checkpoint stays" if own.keep == 1 else f"the latest {own.keep} checkpoints stay"
+    best = "" if own.best is None else f", and the one with the highest {own.best}"
+    skips = recipe.max_non_finite_skips
+    finite = f"the first {skips} are left out" if skips else "the first one stops the run"
+    return f"The state is saved {often}: {stay}{best}. Of numbers that are not finite {finite}."
 
 
 def _sum(weights: Mapping[str, float]) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import LifoQueue
-from typing import Any
+from typing import Any, get_args
 
+from grpo_kit.grading.confine import environment
 from grpo_kit.grading.status import Status
 
 BOOT_SECONDS = 120.0
@@ -23,6 +24,8 @@ PATIENCE = 5
 this many times as much."""
 GRACE_SECONDS = 5.0
 """A worker that says nothing for this long after that is broken, and replaced."""
+LONGEST_LINE = 2**16
+"""Bytes that a worker's word may have; they are short, whatever was judged."""
 FIRST_LIMIT = 0.5
 """In a batch every job first gets this many seconds at most, so that quick ones never wait for those that hang."""
 
@@ -66,7 +69,11 @@ class Worker:
         process.stdin.write(json.dumps(job).encode() + b"\n")
         process.stdin.flush()
         while True:
-            found = self._read(PATIENCE * limit + GRACE_SECONDS)
+            try:
+                found = self._read(PATIENCE * limit + GRACE_SECONDS)
+            except ValueError:
+                self.stop()
+                return False, "error"
             if found is None:
                 self.stop()
                 return False, "timeout"
@@ -82,11 +89,11 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C at the terminal is the program's to handle
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            env={**environment(os.environ), "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         )
         try:
             ready = self._read(BOOT_SECONDS)
-        except EOFError:
+        except (EOFError, ValueError):
             ready = None
         if ready is None:
             self.stop()
@@ -94,11 +101,14 @@ class Worker:
         return self._process
 
     def _read(self, seconds: float) -> dict[str, Any] | None:
-        """The next line of the process; None when there is none within the time, EOFError when it has ended."""
+        """The next line of the process; None when there is none within the time, EOFError when it has ended.
+
+        ValueError for a line that is not one of a worker's own.
+        """
         assert self._process is not None
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
-        while b"\n" not in self._rest:
+        while b"\n" not in self._rest and len(self._rest) <= LONGEST_LINE:
             if not select.select([descriptor], [], [], seconds)[0]:
                 return None
             piece = os.read(descriptor, 65536)
@@ -106,7 +116,17 @@ class Worker:
                 raise EOFError
             self._rest += piece
         line, _, self._rest = self._rest.partition(b"\n")
-        return json.loads(line)
+        try:
+            found = json.loads(line)
+        except RecursionError:
+            found = None
+        if not (
+            isinstance(found, dict)
+            and (found.get("ready") is True or found.get("status") in get_args(Status))
+            and isinstance(found.get("equal", False), bool)
+        ):
+            raise ValueError("no word of a worker")
+        return found
 
 
 class Pool:

@@ -3,18 +3,18 @@
 Jobs and verdicts are lines of JSON. For each job the child sets two alarms, of processor time and of real time, whose
 default action ends the process: the kernel fires them even inside one long C call, where no Python code could. The
 parent, which reads no input itself, then reports the death and forks the next child at once, with everything loaded.
+The child is confined, see there: only the parent can fork, and no answer is read before.
 """
 
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-MEMORY = 4 * 2**30
-"""Bytes of address space for a child; a job that wants more has status `error`."""
+from grpo_kit.grading.confine import confine
+
 PRACTICE = (
     r"\frac{1}{2}\sqrt{3}+2^{10}",
     r"-\frac{8x^2}{9(x^2-2)^{5/3}}",
@@ -40,6 +40,7 @@ def main() -> None:
         if child == 0:
             code = 1
             try:
+                confine()
                 _serve(judge)
                 code = 0
             finally:
@@ -64,7 +65,6 @@ def _wait(child: int, judge: Any, practice: Iterator[str]) -> int:
 def _serve(judge: Any) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     for line in sys.stdin:
         job = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, job["limit"])

@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from grpo_kit.batch import Rollouts, Sampled
 from grpo_kit.data import PromptSet
-from grpo_kit.evaluation.report import say
 from grpo_kit.offers import call_with
 from grpo_kit.overlap.advice import THRESHOLD, Advice, advise
 from grpo_kit.overlap.choice import Choice, choose
@@ -29,6 +28,7 @@ from grpo_kit.run.inputs import Inputs
 from grpo_kit.run.session import INTERRUPTED
 from grpo_kit.run.setup import close_all, load_policies, open_recipe
 from grpo_kit.samplers import Sampler
+from grpo_kit.terminal import say, visible_json
 
 REPORT, PICTURE = "overlap.json", "overlap.png"
 
@@ -190,5 +190,5 @@ def _write(out: Path, origin: Mapping[str, Any], found: Overlap, advice: Advice)
     """Write all numbers with what they came from, as JSON."""
     result = asdict(found) | {"cut": found.cut}
     content = {**origin, "versions": versions(), "result": result, "advice": asdict(advice)}
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    text = visible_json(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))
     (out / REPORT).write_text(text + "\n", encoding="utf-8")

@@ -17,6 +17,7 @@ from grpo_kit.recipe import Recipe
 from grpo_kit.run.inputs import Inputs
 from grpo_kit.run.interrupt import Interrupt
 from grpo_kit.samplers import Replay
+from grpo_kit.terminal import say
 
 
 def kept_details(recipe: Recipe) -> dict[str, Detail]:
@@ -85,9 +86,9 @@ def _fill(
     buffer.begin(*_identities(recipe, inputs))
     live = [name for name in recipe.details() if name not in kept and name not in recipe.learners]
     if live:
-        _say(console, f"not kept in the buffer, and scored at every step: {', '.join(live)}")
+        say(console, f"not kept in the buffer, and scored at every step: {', '.join(live)}")
     if not buffer.is_whole(len(inputs.prompts), kept):
-        _say(console, f"filling buffer {buffer.path}")
+        say(console, f"filling buffer {buffer.path}")
     columns = [TextColumn("buffer"), MofNCompleteColumn(), TimeRemainingColumn(compact=True), BarColumn(bar_width=None)]
     with (
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
@@ -98,7 +99,7 @@ def _fill(
         def progress(filled: Filled) -> bool:
             bar.update(task, total=filled.shards, completed=filled.done)
             if filled.written and not console.is_terminal and filled.done % max(1, filled.shards // 10) == 0:
-                _say(console, f"shard {filled.done}/{filled.shards}")
+                say(console, f"shard {filled.done}/{filled.shards}")
             return not interrupt.asked
 
         filled = fill(
@@ -112,8 +113,8 @@ def _fill(
             progress=progress,
         )
     for fault in filled.damaged:
-        _say(console, f"{fault}, and is written again", style="yellow")
-    _say(console, _closing_line(buffer, filled, time.perf_counter() - started))
+        say(console, f"{fault}, and is written again", style="yellow")
+    say(console, _closing_line(buffer, filled, time.perf_counter() - started))
     return filled.done == filled.shards
 
 
@@ -147,7 +148,3 @@ def _closing_line(buffer: Buffer, filled: Filled, seconds: float) -> str:
         speed = f"scored in {seconds:.1f} s"
     part = "" if filled.done == filled.shards else f", {filled.done} of {filled.shards} shards"
     return f"buffer {buffer.path}{part}: {size}; {speed}"
-
-
-def _say(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -17,6 +17,7 @@ from grpo_kit.run.folder import RunFolder, versions_of
 from grpo_kit.run.inputs import Inputs
 from grpo_kit.run.session import Session, describe, prepare
 from grpo_kit.run.setup import open_recipe
+from grpo_kit.terminal import say
 
 RECIPE = "recipe.resolved.toml"
 CHANGEABLE = (
@@ -58,9 +59,9 @@ def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, changed: Sequence[
         said = f"step {done} is done, and steps is {recipe.steps}. Give {done} or more."
         raise ValueError(f"--resume {folder.path}: {said}")
     for line in [*faults, *changed, *versions_of(folder.path)]:
-        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say(console, line, style="yellow")
     for line in describe(inputs):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(console, line)
     session = prepare(recipe, inputs, lambda: folder, console)
     try:
         if found is None:
@@ -76,7 +77,7 @@ def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, changed: Sequence[
     text = "begins again: there is no checkpoint" if found is None else f"goes on after step {done} of {recipe.steps}"
     if done == recipe.steps:  # it may have died before its results were written, so these are written again
         text = f"has all its {done} steps; --set steps=N goes further"
-    console.print(f"{folder.path} {text}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"{folder.path} {text}")
     return session
 
 

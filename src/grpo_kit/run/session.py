@@ -30,6 +30,8 @@ from grpo_kit.run.results import closing_table, number, write_results
 from grpo_kit.run.setup import Inputs, close_all, load_policies, longest_row, prompt_stream
 from grpo_kit.run.statuses import Statuses
 from grpo_kit.samplers import Replay
+from grpo_kit.terminal import say
+
 
 @dataclass(slots=True)
 class Session:
@@ -198,8 +200,8 @@ class Session:
         return " ".join([*parts, f"{report.metrics['time/tokens_per_second'] / 1000:.1f}k tokens/s"])
 
     def _say(self, text: str, style: str | None = None) -> None:
-        """A line of our own: no markup, no highlighting, no wrapping."""
-        self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        """A line of our own."""
+        say(self.console, text, style=style)
 
     def _is_milestone(self, step: int) -> bool:
         return step % max(1, self.recipe.steps // 10) == 0 or step == self.recipe.steps
@@ -245,7 +247,7 @@ def start(recipe: Recipe, inputs: Inputs, source: str, *, out: Path | None, cons
     """
     refuse_absent(recipe)
     for line in describe(inputs):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(console, line)
     return prepare(recipe, inputs, lambda: RunFolder(recipe, source, out), console)
 
 
