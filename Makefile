@@ -73,8 +73,10 @@ parity: $(INSTALLED) $(PEERS)/.installed  ## Compare with TRL and verl in .venv-
 	$(PEERS)/bin/python tests/parity/theirs_verl.py $(RESULTS)/batches.pt $(RESULTS)/verl.pt
 	$(BIN)/python tests/parity/compare.py $(RESULTS)/batches.pt $(RESULTS)/ours.pt docs/parity.md $(RESULTS)/trl.pt $(RESULTS)/verl.pt
 
-bench: $(INSTALLED) $(PEERS)/.installed  ## Time and memory of the chunked head beside dense PyTorch and TRL; takes minutes and 10 GB.
+bench: $(INSTALLED) $(PEERS)/.installed  ## Chunked head and sampling beside PyTorch, transformers and TRL; what checkpoints cost; takes 30 minutes and 10 GB.
 	$(BIN)/python tests/bench/head.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/sampling.py --tokens 30 192 --variants generate ours static trl
+	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/checkpoints.py
 
 clean:  ## Remove the environment and everything built. Runs stay.
 	rm -rf $(VENV) $(PEERS) $(VLLM) site dist build .coverage htmlcov .pytest_cache .ruff_cache .hypothesis

@@ -82,6 +82,7 @@ def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = Fal
     from grpo_kit.run.engines import refuse_absent
     from grpo_kit.run.session import describe
     from grpo_kit.run.setup import open_recipe
+    from grpo_kit.terminal import visible
 
     quiet_console()
     find_code(allow_code)
@@ -89,8 +90,8 @@ def check(recipe: RecipeName, set_: Settings = None, allow_code: AllowCode = Fal
         described, inputs = open_recipe(recipe, settings=set_ or [], allow_code=allow_code)
         refuse_absent(described)
         for line in describe(inputs):
-            typer.echo(line)
-        typer.echo(f"{recipe}: no mistakes")
+            typer.echo(visible(line))
+        typer.echo(visible(f"{recipe}: no mistakes"))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from buffers.buffering import PROMPTS, SAMPLER, begun, filled, files, policies
+from buffers.buffering import PROMPTS, SAMPLER, begun, files, filled, policies
 from grpo_kit.buffers import fill
 from grpo_kit.detail import Detail
 

@@ -210,7 +210,7 @@ class Session:
         columns = [
             MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[now]}"),
+            TextColumn("{task.fields[now]}", markup=False),
             BarColumn(bar_width=None),
         ]
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
