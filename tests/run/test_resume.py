@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +117,25 @@ def test_what_may_be_changed_and_what_not(tmp_path):
         f"learners.small.optimizer.lr: {read_recipe('grpo').learners['small'].optimizer.lr} -> 1.0",
     ]
     assert resume(folder, settings=["steps=3"], allow_code=False, console=QUIET).run() == 0
+    assert tomllib.loads((folder / "recipe.resolved.toml").read_text())["steps"] == 3  # need not be said again
+    session = resume(folder, settings=[], allow_code=False, console=QUIET)
+    assert session.done == 3
+    session.close()
+
+
+def test_where_no_checkpoint_is_whole_nothing_is_touched(tmp_path):
+    folder, said = tmp_path / "out", io.StringIO()
+    assert begun(folder, "steps=2", "learners.small.optimizer.decay=linear").run() == 0
+    console = Console(file=said, width=1000)
+    resume(folder, settings=["steps=3"], allow_code=False, console=console).close()
+    assert "changed: steps: 2 -> 3" in said.getvalue()
+    assert "the learning rate of 'small' falls (linear) to 0 at the new last step" in said.getvalue()
+    (own,) = all_in(folder / "checkpoints")
+    (own.path / "loop.json").write_text("{}")
+    before = content(folder)
+    with pytest.raises(CheckpointError, match=r"no checkpoint is whole\. .*loop.json is not what was written.* Remove"):
+        resume(folder, settings=[], allow_code=False, console=QUIET)
+    assert content(folder) == before
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
-from grpo_kit.disk import append_line, remove_leftovers, whole_folder
+from grpo_kit.disk import append_line, remove_leftovers, whole_folder, write_text
 from grpo_kit.loop import Report
 from grpo_kit.parts import as_table
 from grpo_kit.policies import Policy
@@ -82,6 +82,11 @@ class RunFolder:
     def close(self) -> None:
         """Let another process work in it."""
         self._lock.release()
+
+    def recipe(self, recipe: Recipe) -> None:
+        """Write the recipe as it is now; RunFolderError where it cannot be written."""
+        with self._writing("recipe.resolved.toml"):
+            write_text(self.path / "recipe.resolved.toml", tomli_w.dumps(as_table(recipe)))
 
     @property
     def checkpoints(self) -> Path:

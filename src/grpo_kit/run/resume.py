@@ -31,7 +31,8 @@ CHANGEABLE = (
 def resume(folder: Path, *, settings: Sequence[str], allow_code: bool, console: Console) -> Session:
     """A session that goes on where the run of a folder stopped; ValueError says why it cannot.
 
-    Without any whole checkpoint it begins again in the same folder; with all steps done it writes its results again.
+    Without a checkpoint it begins again in the same folder; with all steps done it writes its results again. What was
+    changed becomes the folder's recipe, so that it need not be said again.
     """
     file = folder / RECIPE
     if not file.is_file():
@@ -44,9 +45,16 @@ def resume(folder: Path, *, settings: Sequence[str], allow_code: bool, console: 
             [f"{line}; the checkpoints are of the former. Leave it, or start a new run." for line in refused], str(file)
         )
     refuse_absent(recipe)
+    lines = [f"changed: {place}: {said}" for place, said in changed]
+    if any(place == "steps" for place, _ in changed):
+        lines += [
+            f"the learning rate of '{name}' falls ({own.optimizer.decay}) to 0 at the new last step from now on"
+            for name, own in recipe.learners.items()
+            if own.optimizer.decay != "constant"
+        ]
     opened = RunFolder.reopen(folder)
     try:
-        return _go_on(recipe, inputs, opened, [f"changed: {place}: {said}" for place, said in changed], console)
+        return _go_on(recipe, inputs, opened, lines, console)
     except BaseException:
         opened.close()
         raise
@@ -58,6 +66,9 @@ def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, changed: Sequence[
     if done > recipe.steps:
         said = f"step {done} is done, and steps is {recipe.steps}. Give {done} or more."
         raise ValueError(f"--resume {folder.path}: {said}")
+    if found is None and faults:  # to begin again would drop every line of the run
+        said = f"no checkpoint is whole. {'. '.join(faults)}. Remove {folder.checkpoints} to begin again."
+        raise CheckpointError(f"--resume {folder.path}: {said}")
     for line in [*faults, *changed, *versions_of(folder.path)]:
         say(console, line, style="yellow")
     for line in describe(inputs):
@@ -68,6 +79,7 @@ def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, changed: Sequence[
             folder.cut_back({})
         else:
             session.restore(found.read())
+        folder.recipe(recipe)
     except BaseException as error:
         session.close()
         if isinstance(error, CheckpointError):
