@@ -229,7 +229,7 @@ def test_the_version():
     ("arguments", "said"),
     [
         (["rn", "grpo"], "No such command 'rn'. Did you mean 'run'? See: grpo-kit --help"),
-        (["run"], "Missing argument 'RECIPE'. See: grpo-kit run --help"),
+        (["run"], "Invalid value for RECIPE: give a recipe, or --resume with a run folder, and not both."),
         (["check", "grpo", "--stps"], "No such option: --stps"),
         (["samples", "runs/x", "--limit", "0"], "Invalid value for '--limit': "),
     ],

@@ -72,6 +72,7 @@ ANY_SHAPE = {
     "grpo_kit.joining.widen": "pads any tensor",
     "grpo_kit.diagnostics.mean": "the mean of any tensor",
     "grpo_kit.policies.lora.whole_weights": "weights of any shape",
+    "grpo_kit.checkpoints.state.moving": "the same",
     "grpo_kit.policies.policy.Policy.whole_weights": "the same",
     "grpo_kit.policies.tiny.warm_up.batches": "inner batches of a script, whose axes its loop names",
 }

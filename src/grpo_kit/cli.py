@@ -53,7 +53,7 @@ def run(
     find_code(allow_code)
     with mistakes():
         if (recipe is None) == (resume is None):
-            raise ValueError("give a recipe, or --resume with a run folder, and not both.")
+            raise typer.BadParameter("give a recipe, or --resume with a run folder, and not both", param_hint="RECIPE")
         if resume is not None:
             if out is not None:
                 raise ValueError("--out: a run that goes on stays in its folder. Remove it.")

@@ -7,6 +7,7 @@ import torch
 
 from grpo_kit.batch import Experience, Rewards
 from grpo_kit.objective import NonFiniteError
+from grpo_kit.shapes import TokenMask
 from grpo_kit.signals import Signals
 
 
@@ -55,7 +56,7 @@ def leave_out(experience: Experience, faults: Iterable[tuple[int, str]], skips: 
     return experience.take([row for row, group in enumerate(groups) if group not in gone])
 
 
-def scores_not_finite(signals: Signals, mask: torch.Tensor, step: int) -> Iterator[tuple[int, str]]:
+def scores_not_finite(signals: Signals, mask: TokenMask, step: int) -> Iterator[tuple[int, str]]:
     """Rows to which a policy gives a log-probability that is not finite, with what is wrong."""
     for key, scores in signals.scores.items():
         bad = mask & ~torch.isfinite(scores.logprobs)
@@ -69,7 +70,7 @@ def scores_not_finite(signals: Signals, mask: torch.Tensor, step: int) -> Iterat
             yield row, said
 
 
-def rewards_not_finite(rewards: Rewards, mask: torch.Tensor, step: int) -> Iterator[tuple[int, str]]:
+def rewards_not_finite(rewards: Rewards, mask: TokenMask, step: int) -> Iterator[tuple[int, str]]:
     """Rows with an infinite reward, with what is wrong; NaN is a missing one, which parts know how to leave out."""
     for name, part in rewards.components.items():
         bad = torch.isinf(part.values)
