@@ -186,6 +186,18 @@ CASES = {
         ["policies.large.dtype: float16 loses small gradients of a live policy. Use bfloat16 or float32."],
         ["policies.large.dtype=bfloat16"],
     ),
+    "best by the evaluation of nobody that learns": (
+        ["checkpoints.best=eval/smal/accuracy"],
+        ["checkpoints.best: 'eval/smal/accuracy' is of no policy that learns: small, large."],
+        ["checkpoints.best=eval/small/accuracy"],
+    ),
+    "best by evaluations that checkpoints seldom meet": (
+        ["checkpoints.best=eval/small/accuracy", "evaluation.every=20"],
+        [
+            "checkpoints.best: an evaluation every 20 steps and a checkpoint every 25 seldom meet. Let evaluation.every be a multiple of checkpoints.every."
+        ],
+        ["checkpoints.best=eval/small/accuracy", "evaluation.every=20", "checkpoints.every=10"],
+    ),
     "evaluation on the training questions": (
         ["evaluation.data.split=train"],
         [

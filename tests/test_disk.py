@@ -23,7 +23,7 @@ def test_a_line_that_has_no_room_leaves_nothing(tmp_path):
     file = tmp_path / "lines"
     append_line(file, "first")
     for room in range(9):
-        with no_file_beyond(6 + room), pytest.raises(OSError, match=r"File too large|No space left"):
+        with no_file_beyond(6 + room), pytest.raises(OSError, match=r"(File too large|No space left).*lines'$"):
             append_line(file, "the second")
         assert file.read_text() == "first\n"
     append_line(file, "the second")
@@ -66,6 +66,24 @@ def test_a_folder_takes_the_place_of_the_one_before_with_all_of_it(tmp_path):
                 (folder / "below" / name).parent.mkdir(exist_ok=True)
                 (folder / "below" / name).touch()
     assert sorted(file.name for file in (path / "below").iterdir()) == ["b", "c"]
+
+
+def test_of_two_writers_of_one_folder_neither_touches_the_other(tmp_path):
+    path = tmp_path / "own"
+
+    def slow():
+        with whole_folder(path, replace=False) as one:
+            (one / "a").write_text("one")
+            with whole_folder(path, replace=False) as other:
+                (other / "b").write_text("other")
+            assert (one / "a").read_text() == "one"
+
+    with pytest.raises(FileExistsError):
+        slow()
+    assert [file.name for file in path.iterdir()] == ["b"]
+    with pytest.raises(FileExistsError), whole_folder(path, replace=False):
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == ["own"]
 
 
 def test_what_a_killed_writer_left_is_removed(tmp_path):

@@ -17,6 +17,7 @@ from grpo_kit.parts import did_you_mean
 from grpo_kit.placeholders import PLACEHOLDERS, Loc, dotted, take_out
 from grpo_kit.recipe import Recipe
 from grpo_kit.shipped import shipped_recipe, shipped_recipes
+from grpo_kit.terminal import one_line
 
 TOO_DEEP = "it is nested too deeply"
 DEEPEST = 50
@@ -30,9 +31,9 @@ class RecipeError(ValueError):
 
     def __init__(self, mistakes: Sequence[str], source: str = "recipe") -> None:
         """Collect the mistakes found in a source."""
-        self.mistakes = tuple(dict.fromkeys(map(_printable, mistakes)))
+        self.mistakes = tuple(dict.fromkeys(map(one_line, mistakes)))
         count = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
-        super().__init__(f"{_printable(source)}: {count}\n" + "\n".join(f"  {mistake}" for mistake in self.mistakes))
+        super().__init__(f"{one_line(source)}: {count}\n" + "\n".join(f"  {mistake}" for mistake in self.mistakes))
 
 
 def find_recipe(name: str) -> Path:
@@ -117,7 +118,7 @@ def examine(name: str, *, settings: Sequence[str] = (), allow_code: bool = False
         mistakes += cross_checks(recipe, allow_code=allow_code, removed=removed)
     # Without policies there is no tokenizer to read the data with.
     recipe = recipe if "policies" not in removed else None
-    return Examined(recipe=recipe, mistakes=list(map(_printable, mistakes)), removed=removed)
+    return Examined(recipe=recipe, mistakes=mistakes, removed=removed)
 
 
 def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict[str, Any]]:
@@ -261,8 +262,3 @@ def _plain(annotation: Any) -> Any:
 
 def _cut(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
-
-
-def _printable(text: str) -> str:
-    """A text on one line, whatever keys and values it names."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 UNFINISHED = ".unfinished-"
 """How the name of a folder that is being written begins."""
@@ -36,28 +37,35 @@ def append_line(path: Path, line: str) -> None:
         before = os.fstat(file.fileno()).st_size
         try:
             if file.write(content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        except OSError:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
             file.truncate(before)
-            raise
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, beside `path`; it takes that name, and the place of what was there, when the block ends.
+def whole_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
+    """A folder to fill, beside `path`, whose name it takes when the block ends.
 
     All its bytes have reached the disk by then. Where the block fails nothing is left of it, and `path` is as it was.
+    With `replace` it takes the place of what was there; without, FileExistsError where something is.
     """
-    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    if not replace and os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    unfinished = path.with_name(f"{UNFINISHED}{path.name}-{uuid4().hex[:8]}")
     unfinished.mkdir(parents=True)
     try:
         yield unfinished
         for file in [*unfinished.rglob("*"), unfinished]:
             sync(file)
-        if path.exists():
+        if replace and path.exists():
             remove(path)
-        unfinished.rename(path)
+        try:
+            unfinished.rename(path)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):  # something came to be there
+                raise
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         sync(path.parent)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -76,6 +84,11 @@ def remove_leftovers(parent: Path) -> None:
     """Remove what killed writers left in a folder."""
     for path in parent.glob(f"{UNFINISHED}*"):
         shutil.rmtree(path)
+
+
+def reason(error: Exception) -> str:
+    """Why the disk refused something, in its own words."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def sync(path: Path) -> None:

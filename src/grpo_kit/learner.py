@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -111,6 +111,20 @@ class LiveLearner:
         )
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: with_adam.rate(step, total))
         return cls(name, settings, policy, optimizer, schedule)
+
+    def state(self) -> dict[str, Any]:
+        """The optimizer's and the schedule's, as plain data with tensors."""
+        return {"optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, at the rate that this schedule has for its step: a run may have been made longer."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        pairs = zip(self.schedule.base_lrs, self.schedule.lr_lambdas, strict=True)
+        rates = [rate * factor(self.schedule.last_epoch) for rate, factor in pairs]
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self.schedule._last_lr = rates
 
     def step(self) -> None:
         """Apply the accumulated gradient and move schedule and version on."""

@@ -22,6 +22,16 @@ def visible(text: str) -> str:
     return "".join(each if _is_harmless(each) else repr(each)[1:-1] for each in text)
 
 
+def one_line(text: str) -> str:
+    r"""The same on one line: line breaks and tabs are written out, too.
+
+    Example:
+        >>> print(one_line("a\tb\nc"))
+        a\tb\nc
+    """
+    return visible(text).replace("\n", r"\n").replace("\t", r"\t")
+
+
 def visible_json(document: str) -> str:
     r"""The same for a JSON document, written out as JSON does it, so that it means what it meant.
 

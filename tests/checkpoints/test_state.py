@@ -114,3 +114,23 @@ def test_the_loop_of_the_docs_goes_on_where_it_was(tmp_path):
     names = given()
     exec(code, names)
     assert same(numbers(names["report"]), reports[-1])
+
+
+def test_a_run_made_longer_has_the_rate_of_its_new_schedule_at_once():
+    """A finished linear run is at rate 0, from which its first new step would learn nothing."""
+    name, *settings = RECIPES["grpo"]
+    settings = [own.replace("cosine", "linear").replace("steps=4", "steps=2") for own in settings]
+    once = ["learners.small.optimizer.warmup_steps=0", "learners.small.epochs=1", "learners.small.mini_batches=1"]
+
+    def of(steps):
+        recipe = read_recipe(name, settings=[*settings, *once, f"steps={steps}"])
+        return Training.begin(recipe, load_policies(recipe), prompt_stream(recipe, load_inputs(recipe)))
+
+    short, long = of(2), of(4)
+    short.advance()
+    short.advance()
+    peak = long.recipe.learners["small"].optimizer.lr
+    assert short.learners["small"].optimizer.param_groups[0]["lr"] == 0
+    restore(long, state_of(short))
+    assert long.learners["small"].optimizer.param_groups[0]["lr"] == peak * 0.5
+    assert [long.advance().metrics["learner/small/lr"] for _ in range(2)] == [peak * 0.5, peak * 0.25]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -39,6 +40,20 @@ def same(one, other):
 def test_whatever_is_packed_comes_back(value):
     plain, tensors = pack(value)
     assert same(unpack(json.loads(json.dumps(plain, allow_nan=False)), tensors), value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    found = unpack(
+        *pack({"mean": np.float64(1.5), "few": np.float32(0.1), "count": np.int64(3), "yes": np.bool_(True)})
+    )
+    assert found == {"mean": 1.5, "few": float(np.float32(0.1)), "count": 3, "yes": True}
+    assert [type(value) for value in found.values()] == [float, float, int, bool]
+
+
+def test_a_state_with_an_object_in_it_is_refused_in_words(tmp_path):
+    with pytest.raises(CheckpointError, match=r"step 3 cannot be written to .*: loop\.x: object cannot be in"):
+        save(tmp_path, 3, {"loop": {"x": object()}})
+    assert not list(tmp_path.iterdir())
 
 
 def test_objects_are_refused_with_their_place():

@@ -64,7 +64,7 @@ def test_the_recipe_is_kept_as_given_and_as_read(run):
 
 def test_versions_name_what_decides_the_numbers(run):
     versions = json.loads((run.folder.path / "versions.json").read_text())
-    assert list(versions) == ["python", *PACKAGES]
+    assert list(versions) == ["python", "torch threads", *PACKAGES]
     assert versions["torch"] == torch.__version__
 
 

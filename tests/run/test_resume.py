@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,16 +17,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from grpo_kit import DatasetRows, PolicySpec, RecipeError, read_recipe
+from grpo_kit import DatasetRows, PolicySpec, RecipeError, Server, read_recipe
 from grpo_kit.checkpoints import CheckpointError, all_in
 from grpo_kit.config import find_recipe
 from grpo_kit.grading import grade
 from grpo_kit.grading.overdue import remembering
 from grpo_kit.loop import Training
 from grpo_kit.policies import load_policy
-from grpo_kit.run.folder import RunFolderError
+from grpo_kit.run.folder import RunFolder, RunFolderError
+from grpo_kit.run.identity import identity_of
 from grpo_kit.run.resume import differences, resume
-from grpo_kit.run.session import start
+from grpo_kit.run.session import Session, start
 from grpo_kit.run.setup import load_inputs
 from test_disk import no_file_beyond
 
@@ -78,8 +80,10 @@ def test_a_run_that_was_asked_to_stop_goes_on_to_the_bit(whole, tmp_path, monkey
 def test_a_run_that_died_goes_on_from_its_last_checkpoint(whole, tmp_path, after):
     """Lines behind the checkpoint, a torn one too, are dropped; without a checkpoint it begins again."""
     session = begun(tmp_path / "out", "checkpoints.every=3")
-    for _ in range(after):
+    for step in range(1, after + 1):
         session._after(session.training.advance())
+        if step == 3:
+            session._checkpoint()
     session.close()
     with (tmp_path / "out" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 5, "learner/sm')
@@ -121,6 +125,130 @@ def test_what_may_be_changed_and_what_not(tmp_path):
     session = resume(folder, settings=[], allow_code=False, console=QUIET)
     assert session.done == 3
     session.close()
+
+
+def died_after(folder, step, *settings):
+    """A run of grpo with a checkpoint after every step, whose process died after one."""
+    session = begun(folder, "checkpoints.every=1", "checkpoints.keep=9", *settings)
+    for _ in range(step):
+        session._after(session.training.advance())
+        session._checkpoint()
+    session.close()
+
+
+def test_checkpoints_behind_the_one_taken_are_removed_so_that_none_stands_in_the_way(tmp_path):
+    died_after(tmp_path / "out", 3)
+    (damaged, *_) = all_in(tmp_path / "out" / "checkpoints")
+    (damaged.path / "session.json").write_text("{")
+    said = io.StringIO()
+    session = resume(tmp_path / "out", settings=["checkpoints.keep=1"], allow_code=False, console=Console(file=said))
+    assert "is skipped: session.json is not what was written" in " ".join(said.getvalue().split())
+    assert [own.step for own in all_in(tmp_path / "out" / "checkpoints")] == [2, 1]
+    session._after(session.training.advance())
+    session._checkpoint()
+    session.close()
+    (latest,) = all_in(tmp_path / "out" / "checkpoints")
+    assert (latest.step, latest.fault()) == (3, None)
+
+
+def test_evaluation_may_be_changed(tmp_path):
+    """Other questions, more samples: the closing table has what both evaluations have."""
+    folder, said = tmp_path / "out", io.StringIO()
+    assert begun(folder, "steps=2").run() == 0
+    settings = ["steps=3", "evaluation.samples=4", "evaluation.questions=3"]
+    assert resume(folder, settings=settings, allow_code=False, console=Console(file=said, width=1000)).run() == 0
+    (row,) = (line for line in said.getvalue().splitlines() if "pass@4" in line)
+    assert "- -> " in row
+
+
+def test_lines_that_are_gone_are_said_and_stop_nothing(tmp_path):
+    """To delete the samples is what comes to mind when a disk is full."""
+    died_after(tmp_path / "out", 2)
+    (tmp_path / "out" / "samples.jsonl").write_text('{"step": 1}\n{"st')
+    metrics, said = (tmp_path / "out" / "metrics.jsonl").read_text(), io.StringIO()
+    session = resume(tmp_path / "out", settings=[], allow_code=False, console=Console(file=said, width=1000))
+    session.close()
+    assert "samples.jsonl has 16 bytes, and had" in said.getvalue()
+    assert (tmp_path / "out" / "samples.jsonl").read_text() == '{"step": 1}\n'
+    assert (tmp_path / "out" / "metrics.jsonl").read_text() == metrics
+    assert session.done == 2
+
+
+def test_a_recipe_that_was_edited_in_the_folder_is_compared_with_the_checkpoint(tmp_path):
+    died_after(tmp_path / "out", 1)
+    file = tmp_path / "out" / "recipe.resolved.toml"
+    file.write_text(file.read_text().replace("max_grad_norm = 1.0", "max_grad_norm = 0.5"))
+    with pytest.raises(RecipeError, match=r"learners.small.optimizer.max_grad_norm: 1.0 -> 0.5; the checkpoints are"):
+        resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET)
+
+
+def test_an_engine_is_no_other_policy():
+    recipe = read_recipe("opd", settings=["data.rows=8"])
+    served = replace(recipe.policies["large"], engine=Server(url="http://localhost:1"))
+    inputs = load_inputs(recipe)
+    other = replace(recipe, policies={**recipe.policies, "large": served})
+    assert identity_of(other, inputs) == identity_of(recipe, inputs)
+
+
+def test_what_no_checkpoint_can_hold_is_said_after_the_first_step(tmp_path):
+    said, session = io.StringIO(), begun(tmp_path / "out")
+    session.console = Console(file=said, width=1000)
+    session.training.memory.states["rewards.own"] = {"seen": object()}
+    assert session.run() == 1
+    assert "stopped: what a part remembers: rewards.own.seen: object cannot be in a checkpoint" in said.getvalue()
+    assert session.done == 0
+
+
+def test_a_run_asked_to_stop_at_any_moment_leaves_a_checkpoint(tmp_path, monkeypatch):
+    session, after = begun(tmp_path / "out", "checkpoints.every=100"), Session._after
+
+    def late(self, report):
+        after(self, report)
+        self.interrupt.asked = report.step == 2
+
+    monkeypatch.setattr(Session, "_after", late)
+    assert session.run() == 130
+    assert [own.step for own in all_in(tmp_path / "out" / "checkpoints")] == [2]
+
+
+def test_damaged_timeouts_end_a_run_that_lets_go_of_its_folder(tmp_path):
+    said, session = io.StringIO(), begun(tmp_path / "out")
+    session.console = Console(file=said, width=1000)
+    session.folder.overdue.write_text("[1]\n")
+    assert session.run() == 1
+    assert "timeouts.jsonl is damaged" in said.getvalue()
+    RunFolder.reopen(tmp_path / "out").close()
+
+
+def test_the_best_may_be_the_last_and_a_metric_that_is_not_there_is_said(tmp_path):
+    said = io.StringIO()
+    session = begun(tmp_path / "out", "checkpoints.every=4", "checkpoints.keep=1", "checkpoints.best=step", "steps=5")
+    assert session.run() == 0
+    assert [own.step for own in all_in(tmp_path / "out" / "checkpoints")] == [5]
+    session = begun(tmp_path / "typo", "checkpoints.best=reward/smal/total", "steps=2")
+    session.console = Console(file=said, width=1000)
+    assert session.run() == 0
+    assert said.getvalue().count("checkpoints.best: no line of metrics.jsonl has 'reward/smal/total' so far") == 1
+
+
+def test_rows_written_anew_after_the_checkpoint_are_removed(tmp_path):
+    settings = ["data.rows=64", "steps=4", "evaluation.questions=1", "evaluation.samples=1", "checkpoints.every=1"]
+    settings += ["prompts_per_step=2", f"sampler.buffer={tmp_path / 'buffer'}", "sampler.prompts=4"]
+    settings += ["sampler.refresh={every=2}", "checkpoints.keep=1"]
+    recipe = read_recipe("semi_opd", settings=settings)
+    session = start(recipe, load_inputs(recipe), "", out=tmp_path / "out", console=QUIET)
+    for _ in range(3):
+        session._after(session.training.advance())
+        session._checkpoint()
+    session.close()
+    (own,) = (tmp_path / "buffer" / "refreshed").iterdir()
+    assert [path.name for path in own.iterdir()] == ["step-3"]
+    shutil.copytree(own / "step-3", own / "step-4")
+    resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET).close()
+    assert [path.name for path in own.iterdir()] == ["step-3"]
+    shutil.rmtree(own)
+    with pytest.raises(CheckpointError, match=r"does not fit: the buffer .* which the run used, is gone"):
+        resume(tmp_path / "out", settings=[], allow_code=False, console=QUIET)
 
 
 def test_where_no_checkpoint_is_whole_nothing_is_touched(tmp_path):

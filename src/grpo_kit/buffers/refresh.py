@@ -77,10 +77,10 @@ def hold(folder: str) -> None:
     _RUNS[folder] = _Run(name=uuid4().hex[:8], step=0, folder=Path(folder), held=True)
 
 
-def state_of(folder: str) -> dict[str, Any]:
-    """What the run at work did with a buffer, as plain data."""
-    run = _RUNS[folder]
-    return {
+def state_of(folder: str) -> dict[str, Any] | None:
+    """What the run at work did with a buffer, as plain data; None before its first step."""
+    run = _RUNS.get(folder)
+    return run and {
         "name": run.name,
         "step": run.step,
         "folder": str(run.folder.relative_to(folder)),
@@ -90,16 +90,16 @@ def state_of(folder: str) -> dict[str, Any]:
 
 def put_back(folder: str, state: Mapping[str, Any]) -> None:
     """Go on with a run from its state; ValueError where the rows that it used are gone."""
-    used = Path(folder) / state["folder"]
+    used, held = Path(folder) / state["folder"], folder in _RUNS and _RUNS[folder].held
     if not Buffer(used).exists:
         raise ValueError(f"the buffer {used}, which the run used, is gone")
-    _RUNS[folder] = _Run(name=state["name"], step=state["step"], folder=used, written=state["written"], held=True)
+    _RUNS[folder] = _Run(name=state["name"], step=state["step"], folder=used, written=state["written"], held=held)
 
 
-def keep_only(folder: str, states: Iterable[Mapping[str, Any]]) -> None:
+def keep_only(folder: str, states: Iterable[Mapping[str, Any] | None]) -> None:
     """Remove what the run at work wrote and neither it nor one of the states uses."""
     run = _RUNS[folder]
-    used = {run.folder, *(Path(folder) / state["folder"] for state in states)}
+    used = {run.folder, *(Path(folder) / state["folder"] for state in states if state)}
     own = Path(folder) / "refreshed" / run.name
     gone = [path for path in (own.iterdir() if own.is_dir() else ()) if path not in used]
     if gone:

@@ -6,9 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from grpo_kit.buffers import refresh
 from grpo_kit.checkpoints.store import CheckpointError
+from grpo_kit.checkpoints.tree import pack
 from grpo_kit.loop import Training
 from grpo_kit.policies import Policy
+from grpo_kit.recipe import Recipe
+from grpo_kit.samplers import Replay
 
 
 def state_of(training: Training) -> dict[str, Any]:
@@ -19,13 +23,11 @@ def state_of(training: Training) -> dict[str, Any]:
         "prompts": training.prompts.state(),
         "memory": training.memory.states,
         "skips": training.skips.used,
+        "buffer": refresh.state_of(folder) if (folder := buffer_of(training.recipe)) else None,
         "versions": {name: policy.version for name, policy in training.policies.items()},
     }
     weights = {f"policy-{name}": dict(moving(training, name)) for name in movable(training)}
-    optimizers = {
-        f"optimizer-{name}": {"optimizer": own.optimizer.state_dict(), "schedule": own.schedule.state_dict()}
-        for name, own in training.learners.items()
-    }
+    optimizers = {f"optimizer-{name}": own.state() for name, own in training.learners.items()}
     return {"loop": loop, **weights, **optimizers}
 
 
@@ -52,18 +54,32 @@ def restore(training: Training, parts: Mapping[str, Any]) -> None:
     for name, version in loop["versions"].items():
         training.policies[name].version = version
     for name, learner in training.learners.items():
-        own = parts[f"optimizer-{name}"]
-        learner.optimizer.load_state_dict(own["optimizer"])
-        learner.schedule.load_state_dict(own["schedule"])
+        learner.restore(parts[f"optimizer-{name}"])
     training.generator.set_state(loop["generator"])
     try:
         training.prompts.restore(loop["prompts"])
+        if loop["buffer"] is not None:
+            refresh.put_back(str(buffer_of(training.recipe)), loop["buffer"])
     except ValueError as error:
         raise CheckpointError(str(error)) from None
     training.memory.states.clear()
     training.memory.states.update(loop["memory"])
     training.skips.used = loop["skips"]
     training.step = loop["step"]
+
+
+def buffer_of(recipe: Recipe) -> str | None:
+    """The buffer that steps write anew, if there is one."""
+    sampler = recipe.sampler
+    return sampler.buffer if isinstance(sampler, Replay) and sampler.refresh is not None else None
+
+
+def refuse_what_cannot_be_kept(training: Training) -> None:
+    """CheckpointError where a part remembers what no checkpoint can hold."""
+    try:
+        pack(training.memory.states)
+    except TypeError as error:
+        raise CheckpointError(f"what a part remembers: {error}") from None
 
 
 def movable(training: Training) -> list[str]:

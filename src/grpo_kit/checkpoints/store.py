@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from grpo_kit.checkpoints.tree import pack, unpack
-from grpo_kit.disk import file_hash, remove, whole_folder
+from grpo_kit.disk import file_hash, reason, remove, whole_folder
 
 FORMAT = 1
 """Version of the layout; another one is refused."""
@@ -76,8 +76,11 @@ class Checkpoint:
             raise CheckpointError(f"{self.path} cannot be read: {error}") from None
 
     def part(self, name: str) -> Any:
-        """One part by its name, unverified."""
-        return self._part(f"{name}.json", {file.name: {} for file in self.path.iterdir()})
+        """One part by its name, unverified; CheckpointError where it cannot be read."""
+        try:
+            return self._part(f"{name}.json", {file.name: {} for file in self.path.iterdir()})
+        except (OSError, ValueError, RecursionError, SafetensorError) as error:
+            raise CheckpointError(f"{self.path} cannot be read: {error}") from None
 
     def _part(self, name: str, files: Mapping[str, Any]) -> Any:
         tensors = f"{name.removesuffix('.json')}.safetensors"
@@ -91,8 +94,8 @@ def save(folder: Path, step: int, parts: Mapping[str, Any]) -> Checkpoint:
     Another writing of the same step is replaced. CheckpointError says what the disk refused; what was there stays.
     """
     path = folder / f"step-{step}"
-    packed = {name: pack(value) for name, value in parts.items()}
     try:
+        packed = {name: pack(value, name) for name, value in parts.items()}
         with whole_folder(path) as unfinished:
             for name, (plain, tensors) in packed.items():
                 (unfinished / f"{name}.json").write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
@@ -102,9 +105,8 @@ def save(folder: Path, step: int, parts: Mapping[str, Any]) -> Checkpoint:
             files = {file.name: {"bytes": file.stat().st_size, "sha256": file_hash(file)} for file in written}
             manifest = {"format": FORMAT, "step": step, "files": files}
             (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
-    except (OSError, SafetensorError) as error:
-        said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise CheckpointError(f"the checkpoint of step {step} cannot be written to {folder}: {said}") from None
+    except (OSError, TypeError, SafetensorError) as error:
+        raise CheckpointError(f"the checkpoint of step {step} cannot be written to {folder}: {reason(error)}") from None
     return Checkpoint(path, step)
 
 
@@ -125,11 +127,18 @@ def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, faults
 
 
-def prune(folder: Path, *, last: int, keep: frozenset[int] = frozenset()) -> Iterator[Path]:
+def prune(folder: Path, *, last: int, keep: frozenset[int] = frozenset()) -> list[Path]:
     """Remove all but the latest `last` checkpoints (at least 1) and those of the steps to keep; the removed ones."""
     if last < 1:
         raise ValueError(f"last = {last}: keep at least one checkpoint")
-    for own in all_in(folder)[last:]:
-        if own.step not in keep:
+    gone = [own.path for own in all_in(folder)[last:] if own.step not in keep]
+    for path in gone:
+        remove(path)
+    return gone
+
+
+def remove_later(folder: Path, step: int) -> None:
+    """Remove the checkpoints of later steps, whole or not: a run that goes on from this one writes them anew."""
+    for own in all_in(folder):
+        if own.step > step:
             remove(own.path)
-            yield own.path

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
@@ -18,7 +19,8 @@ UNKNOWN = (torch.complex128, torch.quint8, torch.qint8, torch.qint32)
 def pack(value: Any, place: str = "") -> tuple[Any, Tensors]:
     """JSON and tensors that say the same as nested dicts, lists, tuples, numbers, texts, None and tensors.
 
-    TypeError names the place of anything else: a checkpoint holds no objects, whose code would run when it is read.
+    Numbers of numpy come back as Python's own. TypeError names the place of anything else: a checkpoint holds no
+    objects, whose code would run when it is read.
 
     Example:
         >>> pack({"a": (1, float("inf"))})
@@ -61,6 +63,8 @@ def _packed(value: Any, place: str, tensors: Tensors) -> Any:
             name += "'"
         tensors[name] = _alone(value, place, tensors)
         return {"tensor": name}
+    if isinstance(value, np.generic):  # what numpy's mean of numbers is
+        value = value.item()
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from grpo_kit.checks.asking import of_asking
+from grpo_kit.checks.checkpoints import of_checkpoints
 from grpo_kit.checks.findings import Finding, reward_weights, unknown
 from grpo_kit.checks.learners import of_learner
 from grpo_kit.checks.policies import of_policies, shared_vocabulary
@@ -18,7 +19,7 @@ def cross_checks(recipe: Recipe, *, allow_code: bool = False, removed: Collectio
     them is not reported: it may only follow from the mistake there.
     """
     found = [*_undefined(recipe), *of_policies(recipe), *of_rewards(recipe), *of_code(recipe, allow_code)]
-    found += [*of_sampling(recipe), *of_evaluation(recipe), *of_asking(recipe)]
+    found += [*of_sampling(recipe), *of_evaluation(recipe), *of_asking(recipe), *of_checkpoints(recipe)]
     for name, learner in recipe.learners.items():
         found += [(f"learners.{name}.{line}", *places) for line, *places in of_learner(recipe, name, learner)]
     return [line for line, *places in found if not any(_overlap(gone, place) for gone in removed for place in places)]

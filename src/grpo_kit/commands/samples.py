@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from grpo_kit.terminal import say, visible
+from grpo_kit.terminal import one_line, say, visible
 
 
 def show_samples(run: Path, console: Console, *, step: int | None, limit: int, status: str | None) -> None:
@@ -121,5 +121,5 @@ def _reward(row: Mapping[str, Any], name: str) -> str:
 
 def _one_line(text: str, longest: int = 60) -> str:
     """The beginning of a text on one line, line breaks written out."""
-    shown = visible(text[:longest]).replace("\n", r"\n").replace("\t", r"\t")
+    shown = one_line(text[:longest])
     return shown if len(text) <= longest else f"{shown}..."

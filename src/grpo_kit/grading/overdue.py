@@ -1,6 +1,7 @@
 """Answers whose grading took too long, remembered on disk, so that the clock cannot change a run that goes on."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +18,14 @@ class Overdue:
     def __init__(self, path: Path) -> None:
         """Read those of a file that an earlier process wrote, a torn last line left out."""
         self._path = path
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
+        content = path.read_bytes() if path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
         try:
             self._known = {_judgement(line) for line in whole.splitlines()}
         except (ValueError, TypeError):
             raise ValueError(f"{path} is damaged: a line is no judgement. Remove that line") from None
-        if whole != text:
-            path.write_text(whole, encoding="utf-8")
+        if whole != content:
+            os.truncate(path, len(whole))
 
     def __contains__(self, judgement: Judgement) -> bool:
         """Whether it was given up before."""
@@ -62,6 +63,6 @@ def note_overdue(judge: str, limit: float, gold: str, answer: str) -> None:
         known.add((judge, limit, gold, answer))
 
 
-def _judgement(line: str) -> Judgement:
+def _judgement(line: bytes) -> Judgement:
     judge, limit, gold, answer = json.loads(line)
     return judge, limit, gold, answer

@@ -1,6 +1,5 @@
 """The run folder: what a run leaves behind."""
 
-import errno
 import json
 import math
 import os
@@ -13,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
-from grpo_kit.disk import append_line, remove_leftovers, whole_folder, write_text
+from grpo_kit.disk import append_line, reason, remove_leftovers, whole_folder, write_text
 from grpo_kit.loop import Report
 from grpo_kit.parts import as_table
 from grpo_kit.policies import Policy
@@ -26,6 +26,8 @@ from grpo_kit.run.curves import draw_curves
 from grpo_kit.run.statuses import Statuses, example
 
 PACKAGES = ("grpo_kit", "torch", "transformers", "tokenizers", "datasets", "math-verify", "pydantic")
+RECIPE = "recipe.resolved.toml"
+"""The recipe as it was read, and as a run that went on changed it."""
 LINES = ("metrics.jsonl", "samples.jsonl", "statuses.jsonl")
 """Files that grow by a line."""
 OVERDUE = "timeouts.jsonl"
@@ -44,21 +46,26 @@ class RunFolder:
 
     def __init__(self, recipe: Recipe, source: str, out: Path | None) -> None:
         """Create the folder; RunFolderError when `out` exists, or cannot be written."""
-        path = out or _free(Path("runs"), f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}")
-        try:
-            if os.path.lexists(path):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            with whole_folder(path) as folder:
-                (folder / "recipe.toml").write_text(source, encoding="utf-8")
-                (folder / "recipe.resolved.toml").write_text(tomli_w.dumps(as_table(recipe)), encoding="utf-8")
-                (folder / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
-                for name in (*LINES, OVERDUE):
-                    (folder / name).touch()
-        except OSError as error:
-            raise RunFolderError(
-                f"the run folder {path} cannot be made: {error.strerror}. Give another --out."
-            ) from None
+        name = f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}"
+        path = out or Path("runs") / name
+        for number in range(2, 1000):
+            try:
+                self._make(path, recipe, source)
+                break
+            except OSError as error:
+                if out is not None or not isinstance(error, FileExistsError):
+                    said = f"the run folder {path} cannot be made: {reason(error)}. Give another --out."
+                    raise RunFolderError(said) from None
+                path = Path("runs") / f"{name}-{number}"  # two runs may start in one second
         self._open(path)
+
+    def _make(self, path: Path, recipe: Recipe, source: str) -> None:
+        with whole_folder(path, replace=False) as folder:
+            (folder / "recipe.toml").write_text(source, encoding="utf-8")
+            (folder / RECIPE).write_text(tomli_w.dumps(as_table(recipe)), encoding="utf-8")
+            (folder / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
+            for name in (*LINES, OVERDUE):
+                (folder / name).touch()
 
     @classmethod
     def reopen(cls, path: Path) -> "RunFolder":
@@ -77,7 +84,7 @@ class RunFolder:
         except Timeout:
             raise RunFolderError(f"{path}: another process is at work in it. Wait for it, or end it.") from None
         except OSError as error:
-            raise RunFolderError(f"the run folder {path} cannot be written: {error.strerror}.") from None
+            raise RunFolderError(f"the run folder {path} cannot be written: {reason(error)}.") from None
 
     def close(self) -> None:
         """Let another process work in it."""
@@ -85,8 +92,8 @@ class RunFolder:
 
     def recipe(self, recipe: Recipe) -> None:
         """Write the recipe as it is now; RunFolderError where it cannot be written."""
-        with self._writing("recipe.resolved.toml"):
-            write_text(self.path / "recipe.resolved.toml", tomli_w.dumps(as_table(recipe)))
+        with self._writing(RECIPE):
+            write_text(self.path / RECIPE, tomli_w.dumps(as_table(recipe)))
 
     @property
     def checkpoints(self) -> Path:
@@ -102,14 +109,21 @@ class RunFolder:
         """Bytes of the files that grow by a line, once these have reached the disk."""
         return {name: _on_disk(self.path / name) for name in LINES}
 
-    def cut_back(self, lengths: Mapping[str, int]) -> None:
-        """Drop what came after a checkpoint, a torn last line too; ValueError where lines before it are gone."""
+    def cut_back(self, lengths: Mapping[str, int]) -> list[str]:
+        """Drop what came after a checkpoint, a torn last line too; a line for each file that has lost lines before it.
+
+        Nothing of these files is read for training, so a run goes on without them.
+        """
+        lost: list[str] = []
         for name in LINES:
             path, length = self.path / name, lengths.get(name, 0)
-            path.touch()
-            if path.stat().st_size < length:
-                raise ValueError(f"{path} has {path.stat().st_size} bytes, and had {length} at the checkpoint")
-            os.truncate(path, length)
+            with self._writing(name):
+                path.touch()
+                there = path.stat().st_size
+                os.truncate(path, length if there >= length else path.read_bytes().rfind(b"\n") + 1)
+            if there < length:
+                lost.append(f"{path} has {there} bytes, and had {length} at the checkpoint: lines of it are gone")
+        return lost
 
     def metrics(self, values: Mapping[str, float]) -> None:
         """Append one step to `metrics.jsonl`; a number that is not finite is null."""
@@ -186,11 +200,6 @@ class RunFolder:
             raise RunFolderError(f"{self.path / name} cannot be written: {reason(error)}") from None
 
 
-def reason(error: Exception) -> str:
-    """Why the disk refused something, in its own words."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
@@ -203,15 +212,9 @@ def _on_disk(path: Path) -> int:
         return os.fstat(file.fileno()).st_size
 
 
-def _free(parent: Path, name: str) -> Path:
-    """The folder of that name, or with a number behind where it exists: two runs may start in one second."""
-    candidates = [parent / name, *(parent / f"{name}-{number}" for number in range(2, 1000))]
-    return next(path for path in candidates if not path.exists())
-
-
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide the numbers."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that decide the numbers, and the number of torch's threads, as it does."""
+    found = {"python": platform.python_version(), "torch threads": str(torch.get_num_threads())}
     for package in PACKAGES:
         try:
             found[package] = version(package)

@@ -41,7 +41,8 @@ def closing_table(recipe: Recipe, evaluations: Sequence[tuple[int, Mapping[str, 
     for heading in ("", *recipe.learners):
         table.add_column(heading)
     for key in keys:
-        pairs = [(before[f"eval/{name}/{key}"], after[f"eval/{name}/{key}"]) for name in recipe.learners]
+        places = [f"eval/{name}/{key}" for name in recipe.learners]
+        pairs = [(found.get(place, math.nan) for found in (before, after)) for place in places]
         table.add_row(key, *(f"{number(old)} -> {number(new)}" for old, new in pairs))
     return f"{recipe.name}: held-out questions, step {first} -> {last}", table
 

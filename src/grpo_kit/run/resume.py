@@ -1,6 +1,5 @@
 """`grpo-kit run --resume`: go on with a run that ended early, from its latest whole checkpoint."""
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,17 +12,16 @@ from grpo_kit.config import RecipeError
 from grpo_kit.parts import as_table
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.engines import refuse_absent
-from grpo_kit.run.folder import RunFolder, versions_of
+from grpo_kit.run.folder import RECIPE, RunFolder, versions_of
 from grpo_kit.run.inputs import Inputs
 from grpo_kit.run.session import Session, describe, prepare
 from grpo_kit.run.setup import open_recipe
 from grpo_kit.terminal import say
 
-RECIPE = "recipe.resolved.toml"
 CHANGEABLE = (
     "name", "steps", "log_samples", "max_log_gib", "max_non_finite_skips", "evaluation", "evaluation.*",
     "checkpoints.*", "policies.*.micro_batch_tokens", "policies.*.device", "policies.*.engine.*",
-    "sampler.rows_per_batch", "sampler.engine.*", "sampler.max_gib",
+    "sampler.*rows_per_batch", "sampler.*engine.*", "sampler.max_gib",
 )  # fmt: skip
 """What may be changed when a run goes on: it decides how long, where and how visibly, not what is learned."""
 
@@ -38,29 +36,16 @@ def resume(folder: Path, *, settings: Sequence[str], allow_code: bool, console: 
     if not file.is_file():
         raise ValueError(f"--resume {folder}: no run folder, since it has no {RECIPE}. Give the folder of a run.")
     recipe, inputs = open_recipe(str(file), settings=settings, allow_code=allow_code)
-    before = tomllib.loads(file.read_text(encoding="utf-8"))
-    changed = list(differences(before, as_table(recipe)))
-    if refused := [f"{place}: {said}" for place, said in changed if not _may_change(place)]:
-        raise RecipeError(
-            [f"{line}; the checkpoints are of the former. Leave it, or start a new run." for line in refused], str(file)
-        )
     refuse_absent(recipe)
-    lines = [f"changed: {place}: {said}" for place, said in changed]
-    if any(place == "steps" for place, _ in changed):
-        lines += [
-            f"the learning rate of '{name}' falls ({own.optimizer.decay}) to 0 at the new last step from now on"
-            for name, own in recipe.learners.items()
-            if own.optimizer.decay != "constant"
-        ]
     opened = RunFolder.reopen(folder)
     try:
-        return _go_on(recipe, inputs, opened, lines, console)
+        return _go_on(recipe, inputs, opened, console)
     except BaseException:
         opened.close()
         raise
 
 
-def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, changed: Sequence[str], console: Console) -> Session:
+def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, console: Console) -> Session:
     found, faults = newest(folder.checkpoints)
     done = 0 if found is None else found.step
     if done > recipe.steps:
@@ -69,6 +54,7 @@ def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, changed: Sequence[
     if found is None and faults:  # to begin again would drop every line of the run
         said = f"no checkpoint is whole. {'. '.join(faults)}. Remove {folder.checkpoints} to begin again."
         raise CheckpointError(f"--resume {folder.path}: {said}")
+    changed = [] if found is None else _changes(found.part("session")["recipe"], recipe, folder.path / RECIPE)
     for line in [*faults, *changed, *versions_of(folder.path)]:
         say(console, line, style="yellow")
     for line in describe(inputs):
@@ -91,6 +77,23 @@ def _go_on(recipe: Recipe, inputs: Inputs, folder: RunFolder, changed: Sequence[
         text = f"has all its {done} steps; --set steps=N goes further"
     say(console, f"{folder.path} {text}")
     return session
+
+
+def _changes(before: Mapping[str, Any], recipe: Recipe, file: Path) -> list[str]:
+    """What is another than in the recipe of the checkpoint, a line each; RecipeError where that may not be."""
+    changed = list(differences(before, as_table(recipe)))
+    if refused := [f"{place}: {said}" for place, said in changed if not _may_change(place)]:
+        raise RecipeError(
+            [f"{line}; the checkpoints are of the former. Leave it, or start a new run." for line in refused], str(file)
+        )
+    lines = [f"changed: {place}: {said}" for place, said in changed]
+    if any(place == "steps" for place, _ in changed):
+        lines += [
+            f"the learning rate of '{name}' falls ({own.optimizer.decay}) to 0 at the new last step from now on"
+            for name, own in recipe.learners.items()
+            if own.optimizer.decay != "constant"
+        ]
+    return lines
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,21 +11,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from grpo_kit.buffers import refresh
-from grpo_kit.buffers.fingerprints import differences
-from grpo_kit.checkpoints import CheckpointError, all_in, prune, save
-from grpo_kit.checkpoints.state import restore, state_of
+from grpo_kit.checkpoints import CheckpointError, all_in, prune, restore, save, state_of
+from grpo_kit.checkpoints.state import buffer_of, refuse_what_cannot_be_kept
+from grpo_kit.checkpoints.store import remove_later
 from grpo_kit.data.report import describe_set
 from grpo_kit.diagnostics import low_sample_size
 from grpo_kit.grading.overdue import remembering
 from grpo_kit.loop import Report, Training
 from grpo_kit.mismatch import large_mismatch
+from grpo_kit.parts import as_table
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.buffering import fill_buffer, idle_policies
 from grpo_kit.run.engines import refuse_absent
 from grpo_kit.run.evaluation import evaluate
 from grpo_kit.run.folder import RunFolder
-from grpo_kit.run.identity import identity_of
+from grpo_kit.run.identity import apart, identity_of
 from grpo_kit.run.interrupt import INTERRUPTED, Interrupt
 from grpo_kit.run.results import closing_table, number, write_results
 from grpo_kit.run.setup import Inputs, close_all, load_policies, longest_row, prompt_stream
@@ -53,24 +55,17 @@ class Session:
     def __post_init__(self) -> None:
         """Make ready for the first step."""
         self.identity = identity_of(self.recipe, self.inputs)
-        if self._refreshed is not None:
-            refresh.hold(self._refreshed)
+        if (buffer := buffer_of(self.recipe)) is not None:
+            refresh.hold(buffer)
         self.training = Training.begin(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs))
 
     def run(self) -> int:
         """Train to the end, to Ctrl-C or to a fault; write what there is in every case; the exit code."""
         code = 1
-        with self.interrupt.handling(), self._progress() as progress, remembering(self.folder.overdue):
-            task = progress.add_task("", total=self.recipe.steps, now="starting")
+        with self.interrupt.handling(), self._progress() as progress:
             try:
-                if self.done == 0:
-                    self._evaluate({"step": 0.0})
-                while not self.interrupt.asked and self.done < self.recipe.steps:
-                    report = self.training.advance()
-                    self._after(report)
-                    progress.update(task, completed=report.step, now=self._line(report))
-                    if not self.console.is_terminal and self._is_milestone(report.step):
-                        self._say(f"step {report.step}/{self.recipe.steps}  {self._line(report)}")
+                with remembering(self.folder.overdue):
+                    self._train(progress)
                 code = 0 if self.done == self.recipe.steps else INTERRUPTED
             except KeyboardInterrupt:
                 code = INTERRUPTED
@@ -80,6 +75,23 @@ class Session:
                 self._end(code)
                 raise
             return self._end(code)
+
+    def _train(self, progress: Progress) -> None:
+        task, begun_at = progress.add_task("", total=self.recipe.steps, now="starting"), self.done
+        if self.done == 0:
+            self._evaluate({"step": 0.0})
+        while not self.interrupt.asked and self.done < self.recipe.steps:
+            report = self.training.advance()
+            if self.done == begun_at:
+                refuse_what_cannot_be_kept(self.training)
+            self._after(report)
+            progress.update(task, completed=report.step, now=self._line(report))
+            if not self.console.is_terminal and self._is_milestone(report.step):
+                self._say(f"step {report.step}/{self.recipe.steps}  {self._line(report)}")
+            if report.step % self.recipe.checkpoints.every == 0:
+                self._checkpoint()
+        if self.done > begun_at and self.done % self.recipe.checkpoints.every:
+            self._checkpoint()
 
     def _after(self, report: Report) -> None:
         self.done = report.step
@@ -98,21 +110,24 @@ class Session:
             self._evaluate(report.metrics)
         else:
             self.folder.metrics(report.metrics)
-        if report.step % self.recipe.checkpoints.every == 0 or last or self.interrupt.asked:
-            self._checkpoint()
 
     def _checkpoint(self) -> None:
         """Save all that the run needs to go on from here, and remove checkpoints that are not to stay."""
-        settings, keep = self.recipe.checkpoints, frozenset[int]()
-        if settings.best is not None:
-            keep = self._best_step(settings.best)
-        save(self.folder.checkpoints, self.done, {"session": self.state(), **state_of(self.training)})
-        for _ in prune(self.folder.checkpoints, last=settings.keep, keep=keep):
-            pass
-        if self._refreshed is not None:
-            refresh.keep_only(
-                self._refreshed, [own.part("session")["buffer"] for own in all_in(self.folder.checkpoints)]
-            )
+        folder, settings = self.folder.checkpoints, self.recipe.checkpoints
+        save(folder, self.done, {"session": self.state(), **state_of(self.training)})
+        keep = frozenset[int]() if settings.best is None else self._best_step(settings.best)
+        prune(folder, last=settings.keep, keep=keep)
+        self._tidy_buffer()
+
+    def _tidy_buffer(self) -> None:
+        """Remove the rows that a buffer was written anew with and no checkpoint refers to."""
+        if (buffer := buffer_of(self.recipe)) is None:
+            return
+        states: list[Any] = []
+        for own in all_in(self.folder.checkpoints):
+            with suppress(CheckpointError, KeyError, TypeError):  # no run goes on from a damaged one
+                states.append(own.part("loop")["buffer"])
+        refresh.keep_only(buffer, states)
 
     def state(self) -> dict[str, Any]:
         """What the run itself has to remember, beside its training."""
@@ -121,38 +136,36 @@ class Session:
             "warned": sorted(self.warned),
             "statuses": [[*key, count] for key, count in self.statuses.counts.items()],
             "lines": self.folder.lengths(),
-            "buffer": None if self._refreshed is None else refresh.state_of(self._refreshed),
             "identity": self.identity,
+            "recipe": as_table(self.recipe),
         }
 
     def restore(self, parts: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint: training, remembered things, and the lines of its files."""
+        """Go on from a checkpoint: training, remembered things, and the lines of its files.
+
+        Everything that may not fit comes first; then later checkpoints go, whose lines go with them.
+        """
         own = parts["session"]
-        if found := differences(own["identity"], self.identity):
+        same = own["recipe"].get("evaluation") == as_table(self.recipe).get("evaluation")
+        if found := apart(own["identity"], self.identity, questions=same):
             raise CheckpointError(f"the run began with something else: {'; '.join(found)}")
         restore(self.training, {name: part for name, part in parts.items() if name != "session"})
-        self.folder.cut_back(own["lines"])
-        if self._refreshed is not None:
-            refresh.put_back(self._refreshed, own["buffer"])
         self.done = self.training.step
+        remove_later(self.folder.checkpoints, self.done)
+        for line in self.folder.cut_back(own["lines"]):
+            self._say(line, style="yellow")
+        self._tidy_buffer()
         self.evaluations = [(step, found) for step, found in own["evaluations"]]
         self.warned = set(own["warned"])
         self.statuses.counts.update({(name, status): count for name, status, count in own["statuses"]})
 
-    @property
-    def _refreshed(self) -> str | None:
-        """The buffer that is written anew in this run, if there is one."""
-        sampler = self.recipe.sampler
-        return sampler.buffer if isinstance(sampler, Replay) and sampler.refresh is not None else None
-
     def _best_step(self, metric: str) -> frozenset[int]:
-        """The step of a checkpoint whose metric was the highest; none where no line has it."""
-        every = self.recipe.checkpoints.every
-        found = [
-            (line[metric], line["step"])
-            for line in self.folder.read_metrics()
-            if line.get(metric) is not None and line["step"] > 0 and line["step"] % every == 0
-        ]
+        """The step of the checkpoint that is there whose metric is the highest; none where no line has it."""
+        there = {own.step for own in all_in(self.folder.checkpoints)}
+        lines = [line for line in self.folder.read_metrics() if line.get(metric) is not None]
+        if not lines:
+            self._warn_once("best", self.done, f"checkpoints.best: no line of metrics.jsonl has '{metric}' so far")
+        found = [(line[metric], line["step"]) for line in lines if line["step"] in there]
         return frozenset({max(found)[1]}) if found else frozenset()
 
     def _warn_once(self, about: str, step: int, warning: str | None) -> None:
