@@ -53,7 +53,7 @@ mutants: $(DEVELOPED)  ## Mutation testing of the loss math: each small fault mu
 	$(PIP) install --quiet --constraint constraints.txt --group mutation
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutation/run.py
 
-kills: $(DEVELOPED)  ## Kill runs 200 times at moments drawn over all they do, and compare what goes on; takes an hour.
+kills: $(DEVELOPED)  ## Kill runs 200 times at moments drawn over all they do, and compare what goes on; takes long.
 	OMP_NUM_THREADS=1 $(BIN)/python tests/run/killing.py --kills 200
 
 fix: $(DEVELOPED)  ## Format, and mend what the linter can mend.
@@ -73,7 +73,7 @@ parity: $(INSTALLED) $(PEERS)/.installed  ## Compare with TRL and verl in .venv-
 	$(PEERS)/bin/python tests/parity/theirs_verl.py $(RESULTS)/batches.pt $(RESULTS)/verl.pt
 	$(BIN)/python tests/parity/compare.py $(RESULTS)/batches.pt $(RESULTS)/ours.pt docs/parity.md $(RESULTS)/trl.pt $(RESULTS)/verl.pt
 
-bench: $(INSTALLED) $(PEERS)/.installed  ## Chunked head and sampling beside PyTorch, transformers and TRL; what checkpoints cost; takes 30 minutes and 10 GB.
+bench: $(INSTALLED) $(PEERS)/.installed  ## Chunked head and sampling beside PyTorch, transformers and TRL; what checkpoints cost; takes long and 10 GB.
 	$(BIN)/python tests/bench/head.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/sampling.py --tokens 30 192 --variants generate ours static trl
 	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/checkpoints.py
