@@ -187,7 +187,8 @@ def test_a_number_that_is_not_finite_stops_the_run_and_is_named(tmp_path):
     assert "step 2" in stopped
     assert "policy 'small'" in stopped or "learner 'small', term 'policy'" in stopped
     assert "row " in stopped
-    assert result.output.splitlines()[-1] == f"run folder: {tmp_path / 'out'} (ended after step 1 of 3)"
+    ending = f"run folder: {tmp_path / 'out'} (ended after step 1 of 3; --resume goes on)"
+    assert result.output.splitlines()[-1] == ending
 
 
 @pytest.mark.slow
@@ -214,7 +215,8 @@ def test_ctrl_c_leaves_a_complete_run_folder(tmp_path):
     assert [line["step"] for line in lines] == list(range(len(lines)))
     assert "eval/small/accuracy" in lines[0]
     assert "learner/small/grad_norm" in lines[-1]
-    assert f"run folder: {out} (ended after step {lines[-1]['step']} of 100000)" in output.splitlines()
+    ending = f"run folder: {out} (ended after step {lines[-1]['step']} of 100000; --resume goes on)"
+    assert ending in output.splitlines()
     assert (out / "curves.png").stat().st_size > 0
     AutoModelForCausalLM.from_pretrained(out / "policies" / "small")
 
