@@ -78,7 +78,10 @@ def in_child(arguments: list[str], kill_after: float | None = None) -> tuple[int
         if found:
             return os.waitstatus_to_exitcode(status), time.monotonic() - started
         time.sleep(0.002)
-    os.killpg(child, signal.SIGKILL)
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:  # it has no group of its own yet
+        os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None, time.monotonic() - started
 

@@ -42,7 +42,7 @@ def closing_table(recipe: Recipe, evaluations: Sequence[tuple[int, Mapping[str, 
         table.add_column(heading)
     for key in keys:
         places = [f"eval/{name}/{key}" for name in recipe.learners]
-        pairs = [(found.get(place, math.nan) for found in (before, after)) for place in places]
+        pairs = [(before.get(place, math.nan), after.get(place, math.nan)) for place in places]
         table.add_row(key, *(f"{number(old)} -> {number(new)}" for old, new in pairs))
     return f"{recipe.name}: held-out questions, step {first} -> {last}", table
 
