@@ -8,6 +8,7 @@ import typer
 from grpo_kit import __version__
 from grpo_kit.commands import complete
 from grpo_kit.commands.arguments import AllowCode, OptionalRecipe, RecipeName, Settings, find_code
+from grpo_kit.commands.comparing import compare
 from grpo_kit.commands.consoles import any_console, quiet_console
 from grpo_kit.commands.plain_errors import PlainErrors, mistakes
 
@@ -226,6 +227,9 @@ def overlap(
             recipe=recipe, prompts=prompts, out=out, settings=tuple(set_ or ()), allow_code=allow_code, **given
         )
         raise typer.Exit(overlap_command(wanted, console))
+
+
+app.command()(compare)
 
 
 @app.command()

@@ -54,7 +54,7 @@ def find_recipe(name: str) -> Path:
     raise RecipeError([f"no such file.{did_you_mean(path.stem, known)} Shipped: {', '.join(known)}."], name)
 
 
-def _read_toml(path: Path, name: str) -> dict[str, Any]:
+def read_tables(path: Path, name: str) -> dict[str, Any]:
     """The tables of a file; RecipeError when it cannot be read, is empty or is not TOML."""
     try:
         raw = _toml(path.read_text(encoding="utf-8-sig"))
@@ -106,7 +106,7 @@ def read_recipe(name: str, *, settings: Sequence[str] = (), allow_code: bool = F
 
 def examine(name: str, *, settings: Sequence[str] = (), allow_code: bool = False) -> Examined:
     """Read a recipe file as far as it can be read; RecipeError only when there is no TOML file."""
-    raw = _read_toml(find_recipe(name), name)
+    raw = read_tables(find_recipe(name), name)
     mistakes = [mistake for setting in settings if (mistake := _apply(raw, setting))]
     mistakes += _dates(raw, ())
     recipe, found, removed = parse_recipe(raw)
@@ -146,6 +146,11 @@ def parse_recipe(raw: Mapping[str, Any]) -> tuple[Recipe | None, list[str], dict
                 return None, mistakes, removed
             removed |= gone
     return None, mistakes, removed
+
+
+def mistakes_in(error: ValidationError, root: type) -> list[str]:
+    """What pydantic says of tables read as `root`, a line each with its dotted path."""
+    return [line for _, line in _flatten(error.errors(include_url=False), (), root)]
 
 
 def _our_doing(loc: Loc, removed: Mapping[str, Any], mistakes: Sequence[str]) -> bool:

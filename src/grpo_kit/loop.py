@@ -10,6 +10,7 @@ from grpo_kit import diagnostics
 from grpo_kit.batch import Experience
 from grpo_kit.checks import cross_checks
 from grpo_kit.data import PromptStream
+from grpo_kit.flops import ModelFlops
 from grpo_kit.learner import LiveLearner
 from grpo_kit.learner_batch import LearnerBatch, freeze
 from grpo_kit.memory import Memory
@@ -104,10 +105,13 @@ class Training:
         batches = {name: freeze(name, own, experience, kept, memory) for name, own in recipe.learners.items()}
         for name, learner in self.learners.items():
             metrics |= update(learner, batches[name], generator, step, self.skips)
+            flops = ModelFlops.of(learner.policy.model).update(batches[name].rollouts)
+            clock.count(name, "update", learner.settings.epochs * flops)
             clock.lap(f"update/{name}")
         follow(recipe, policies, step)
         seconds = {f"time/{stage}": spent for stage, spent in clock.stages.items()}
         metrics |= seconds | {"time/step": sum(seconds.values())}
+        metrics |= {f"flops/{key}": flops for key, flops in clock.flops.items()}
         if self.skips.allowed:
             metrics["skipped"] = float(len(self.skips.said))
         self.step = step
@@ -166,7 +170,12 @@ def update(
             for key, value in of_step.items():
                 seen.setdefault(key, []).append(value)
     means = {key: math.fsum(values) / len(values) for key, values in seen.items()}
-    return means | {f"{prefix}/lr": rate, f"{prefix}/version": float(learner.policy.version)}
+    tokens = settings.epochs * float(batch.counted.sum())
+    return means | {
+        f"{prefix}/lr": rate,
+        f"{prefix}/version": float(learner.policy.version),
+        f"{prefix}/tokens": tokens,
+    }
 
 
 @torch.no_grad()

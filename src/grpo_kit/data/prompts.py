@@ -39,6 +39,11 @@ class PromptSet:
         known = set(other.ids)
         return sum(ids in known for ids in self.ids)
 
+    def only(self, rows: Sequence[int]) -> "PromptSet":
+        """The given prompts as a set of their own."""
+        columns = {name: tuple(values[row] for row in rows) for name, values in self.columns.items()}
+        return PromptSet(ids=tuple(self.ids[row] for row in rows), columns=columns, skipped=self.skipped)
+
     def take(self, rows: Sequence[int], first_group: int = 0) -> Prompts:
         """The given prompts as a batch, in groups numbered from `first_group`."""
         return Prompts(

@@ -17,8 +17,10 @@ from grpo_kit.rewards import Reward
 from grpo_kit.samplers import TransformersSampler
 
 
-def evaluate(recipe: Recipe, policies: Mapping[str, Policy], questions: PromptSet) -> dict[str, float]:
-    """`eval/<policy>/*` of every live policy; see `evaluate_policy`."""
+def evaluate(
+    recipe: Recipe, policies: Mapping[str, Policy], questions: PromptSet, *, temperature: float = 1.0
+) -> dict[str, float]:
+    """`eval/<policy>/*` of every live policy, sampled at a temperature; see `evaluate_policy`."""
     assert recipe.evaluation is not None
     training, settings = recipe.sampler, recipe.evaluation
     report: dict[str, float] = {}
@@ -26,6 +28,7 @@ def evaluate(recipe: Recipe, policies: Mapping[str, Policy], questions: PromptSe
         sampled = TransformersSampler(
             policy=name,
             samples=settings.samples,
+            temperature=temperature,
             max_new_tokens=settings.max_new_tokens or getattr(training, "max_new_tokens", 512),
             stop=getattr(training, "stop", ()),
             rows_per_batch=settings.rows_per_batch or getattr(training, "rows_per_batch", 512),
@@ -57,22 +60,24 @@ def evaluate_policy(
         policy: who answers.
         questions: with the columns that the reward reads.
         reward: what is right.
-        sampled: writes `samples` completions of each prompt at temperature 1, prompt after prompt.
+        sampled: writes `samples` completions of each prompt at one temperature (1 in a run), prompt after prompt.
         greedy: writes one, at temperature 0.
         samples: completions a question.
 
     Returns:
         `accuracy` (mean over questions of the share of right completions) and its standard error, `greedy` (the same
-        of the greedy ones), `pass@k` (unbiased, for k = 1, 2, 4, ... and `samples`), `length` (mean tokens at
-        temperature 1), `entropy` (mean over rows of each row's mean, nats a token), `missing` (share of completions
-        without a verdict; they are left out everywhere else, and so is a question without any, or for `pass@k` with
-        fewer than k). The samples come from a fixed seed, so that two evaluations of the same weights agree.
+        of the greedy ones), `pass@k` (unbiased, for k = 1, 2, 4, ... and `samples`), `length` (mean tokens of the
+        sampled ones), `entropy` (mean over rows of each row's mean, nats a token, at their temperature), `missing`
+        (share of completions without a verdict; they are left out everywhere else, and so is a question without any,
+        or for `pass@k` with fewer than k). The samples come from a fixed seed, so that two evaluations of the same
+        weights agree.
     """
     generator = torch.Generator().manual_seed(0)
     prompts = questions.take(range(len(questions)))
     rollouts = sampled(prompts, {policy.name: policy}, generator)
     at_zero = greedy(prompts, {policy.name: policy}, generator)
-    entropy = policy.score_all(rollouts, detail=Detail(entropy=True)).entropy
+    scores = policy.score_all(rollouts, temperature=rollouts.temperature, detail=Detail(entropy=True))
+    entropy = scores.entropy
     assert entropy is not None
     verdicts = judge(reward, rollouts)
     tallies = tally(verdicts, samples)

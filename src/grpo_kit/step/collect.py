@@ -8,6 +8,7 @@ import torch
 from grpo_kit import diagnostics
 from grpo_kit.batch import Experience, Prompts, Rewards, Sampled
 from grpo_kit.data import PromptStream
+from grpo_kit.flops import ModelFlops
 from grpo_kit.joining import join
 from grpo_kit.memory import Memory
 from grpo_kit.mismatch import of_mismatch
@@ -131,6 +132,10 @@ def sample(
     clock.metrics |= written.metrics
     clock.lap("sample")
     clock.tokens += int(rollouts.mask.sum())
+    costs = {name: ModelFlops.of(own.model) for name, own in policies.items()}
+    if not getattr(recipe.sampler, "supplies_signals", False):  # those of a buffer were written before
+        for name in dict.fromkeys(own.policy for own in rollouts.behavior.writers) if rollouts.behavior else ():
+            clock.count(name, "sample", costs[name].sample(rollouts, name))
     there = {key.policy: scores for key, scores in supplied.items()}
     scored = {
         SignalKey(name, policies[name].version): policies[name].score_all(
@@ -139,6 +144,8 @@ def sample(
         for name, detail in recipe.details().items()
         if name not in there or not there[name].covers(detail)
     }
+    for key in scored:
+        clock.count(key.policy, "score", costs[key.policy].score(rollouts))
     signals = Signals({**supplied, **scored})
     found = Experience(rollouts=rollouts, signals=signals, rewards=Rewards({}))
     found = leave_out(found, scores_not_finite(signals, rollouts.mask, step), skips)

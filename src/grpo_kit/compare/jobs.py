@@ -1,0 +1,134 @@
+"""The runs of a comparison: which there are, the folder of each, and what is known of it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_kit.compare.plan import HeldOut, Plan, held_out_of, settings_of
+from grpo_kit.disk import write_text
+
+JOB, RESULT, FAILURE, LOG = "job.json", "result.json", "failure.json", "log.txt"
+State = Literal["waiting", "ended", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One run, as its worker process reads it.
+
+    Attributes:
+        folder: of this run alone: its job, its log, the run folder `run`, a replay sampler's buffer, its result.
+        recipe: the recipe file.
+        settings: put over it.
+        held_out: the questions asked at the end; None in tuning.
+        train: whether there are steps, or only the questions.
+        allow_code: whether the recipe may name functions.
+        label: the run in a line of progress.
+        steps: how many the run has.
+    """
+
+    folder: Path
+    recipe: str
+    settings: tuple[str, ...]
+    held_out: HeldOut | None
+    train: bool
+    allow_code: bool
+    label: str = ""
+    steps: int = 0
+
+    @property
+    def state(self) -> State:
+        """Whether it has a result; a failure may be tried again."""
+        if (self.folder / RESULT).exists():
+            return "ended"
+        return "failed" if (self.folder / FAILURE).exists() else "waiting"
+
+    @property
+    def steps_done(self) -> int:
+        """Steps that its metrics have so far."""
+        if self.state == "ended":
+            return self.steps
+        file = self.folder / "run" / "metrics.jsonl"
+        return max(0, file.read_bytes().count(b"\n") - 1) if file.exists() else 0
+
+    def write(self) -> None:
+        """Leave it for its worker."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / JOB, json.dumps(asdict(self) | {"folder": str(self.folder)}, indent=1) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Job":
+        """The job that was left in a folder."""
+        found: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        own = found.pop("held_out")
+        held_out = None if own is None else HeldOut(**own | {"set": tuple(own["set"])})
+        settings = tuple(found.pop("settings"))
+        return cls(**found | {"folder": folder, "settings": settings, "held_out": held_out})
+
+    def result(self) -> dict[str, Any]:
+        """What the worker measured."""
+        return json.loads((self.folder / RESULT).read_text(encoding="utf-8"))
+
+    def failure(self) -> str:
+        """Why it has no result, in a line."""
+        return json.loads((self.folder / FAILURE).read_text(encoding="utf-8"))["reason"]
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of its run."""
+        file = self.folder / "run" / "metrics.jsonl"
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Jobs:
+    """Makes the jobs of a plan.
+
+    Attributes:
+        plan: what is compared.
+        root: folder of the comparison; each arm's recipe file is in its `recipes/`.
+        matched: values of the keys that all arms share.
+        steps: steps of each arm's recipe.
+        allow_code: see `Job`.
+    """
+
+    plan: Plan
+    root: Path
+    matched: Mapping[str, Any]
+    steps: Mapping[str, int] = field(default_factory=dict)
+    allow_code: bool = False
+
+    def tuning(self) -> Iterator[tuple[str, int, Job]]:
+        """Arm, number of its point, and job, seed after seed, so that arms are interleaved."""
+        assert self.plan.tuning is not None
+        for seed in self.plan.tuning.seeds:
+            for name, arm in self.plan.tuned.items():
+                for number, point in enumerate(arm.points):
+                    folder = self.root / "tuning" / name / f"point-{number}" / f"seed-{seed}"
+                    yield name, number, self._job(folder, name, point, seed, tuning=True)
+
+    def reported(self, chosen: Mapping[str, int]) -> Iterator[tuple[str, int, Job]]:
+        """Arm, seed and job of the runs to report, with each arm's chosen point; seed after seed."""
+        for seed in self.plan.seeds:
+            for name, arm in self.plan.arms.items():
+                folder = self.root / "runs" / name / f"seed-{seed}"
+                yield name, seed, self._job(folder, name, arm.points[chosen.get(name, 0)], seed)
+
+    def _job(self, folder: Path, name: str, point: Mapping[str, Any], seed: int, *, tuning: bool = False) -> Job:
+        plan, arm = self.plan, self.plan.arms[name]
+        settings = settings_of(plan, arm, self.matched, point, seed)
+        tuned_by_questions = tuning and not arm.train  # a control has no steps, so its questions are the run's own
+        if tuning and plan.tuning is not None:
+            settings += plan.tuning.set
+        held_out = held_out_of(plan, point) if not tuning or tuned_by_questions else None
+        shown = ", ".join(f"{key.rpartition('.')[2]}={value:g}" for key, value in point.items()) if tuning else ""
+        return Job(
+            folder=folder,
+            recipe=str(self.root / "recipes" / f"{name}.toml"),
+            settings=tuple(settings),
+            held_out=held_out,
+            train=arm.train,
+            allow_code=self.allow_code,
+            label=f"{name} {f'({shown}) ' if shown else ''}seed {seed}",
+            steps=self.steps.get(name, 0) if arm.train else 0,
+        )
