@@ -19,7 +19,7 @@ from grpo_kit.run.setup import load_inputs
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 SHORT = ["steps=2", "prompts_per_step=2", "evaluation.questions=8", "evaluation.samples=2"]
 
 

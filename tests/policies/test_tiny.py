@@ -1,13 +1,14 @@
 """The tiny pair as shipped, and the command that remakes it."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from grpo_kit.policies.tiny import tiny_path
-from grpo_kit.policies.tiny.warm_up import PLANS, accuracy, warm_up
+from grpo_kit.policies.tiny.warm_up import PLANS, accuracy, batches, make_tokenizer, warm_up
 
 FILES = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
 
@@ -81,3 +82,39 @@ def test_warm_up_is_decided_by_its_seed(tmp_path):
     ]
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
     assert not all(torch.equal(weights[0][key], weights[2][key]) for key in weights[0])
+
+
+def test_the_shipped_pair_learned_from_these_answers():
+    examples, tokenizer = batches(make_tokenizer(), PLANS[0], Random(0)), make_tokenizer()
+    texts = [tokenizer.decode(ids[0], skip_special_tokens=True) for ids, _ in (next(examples) for _ in range(3))]
+    assert texts == [
+        "4+1-8=4+1=0\n0-8=-5\n\\boxed{-5}",
+        "9-3-3-7=9-3=5\n5-3=2\n2-7=2\n\\boxed{2}",
+        "6-6-0+7-6=6-6=0\n0-0=0\n0+7=7\n7-6=1\n\\boxed{1}",
+    ]
+
+
+def test_answers_of_another_writer_are_learned(tmp_path):
+    given = []
+
+    def write(question, error_rate, random):
+        given.append(error_rate)
+        return "7" * random.randint(1, 4)
+
+    plan = replace(PLANS[0], name="other", batch=8)
+    ids, labels = next(batches(make_tokenizer(), plan, Random(0), write))
+    assert set(labels.unique().tolist()) == {-100, 1, make_tokenizer().convert_tokens_to_ids("7")}
+    assert ids.shape == labels.shape
+    assert given == [plan.error_rate] * 8
+    own, other = (
+        LlamaForCausalLM.from_pretrained(warm_up(tmp_path / name, plan, steps=2, **settings)).state_dict()
+        for name, settings in (("own", {}), ("other", {"write": write}))
+    )
+    assert not all(torch.equal(own[key], other[key]) for key in own)
+
+
+def test_a_warm_up_goes_on_from_a_model(tmp_path):
+    small = LlamaForCausalLM.from_pretrained(tiny_path("small"), dtype=torch.float32)
+    folder = warm_up(tmp_path, replace(PLANS[0], name="same"), steps=0, model=small)
+    same, before = (LlamaForCausalLM.from_pretrained(path).state_dict() for path in (folder, tiny_path("small")))
+    assert all(torch.equal(same[key], before[key]) for key in before)

@@ -4,7 +4,7 @@ Run it as `python -m grpo_kit.policies.tiny.warm_up`; it takes some minutes on o
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,8 @@ from grpo_kit.samplers.decoding import decode
 HERE = Path(__file__).parent
 PLAIN_SHARE = 0.85
 VOCABULARY = ("<pad>", "<eos>", "<unk>", *"0123456789+-=\n", "\\boxed{", "}")
+Writer = Callable[[str, float, Random], str]
+"""Writes the answer to a question, each total wrong with some probability, as `worked_answer` does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +85,9 @@ def make_model(plan: Plan, seed: int) -> LlamaForCausalLM:
         return LlamaForCausalLM(config)
 
 
-def batches(tokenizer: PreTrainedTokenizerFast, plan: Plan, random: Random) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(
+    tokenizer: PreTrainedTokenizerFast, plan: Plan, random: Random, write: Writer = worked_answer
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Endless batches of warm-up questions with noisy answers: token ids, and labels that are -100 off the answer.
 
     A batch is of one task, since the questions of the other have another length.
@@ -93,7 +97,7 @@ def batches(tokenizer: PreTrainedTokenizerFast, plan: Plan, random: Random) -> I
         task: Task = "plain" if random.random() < PLAIN_SHARE else "sparse"
         questions = [_warm_up_question(task, random) for _ in range(plan.batch)]
         prompts = tokenizer(questions)["input_ids"]
-        answers = tokenizer([worked_answer(question, plan.error_rate, random) for question in questions])["input_ids"]
+        answers = tokenizer([write(question, plan.error_rate, random) for question in questions])["input_ids"]
         width = max(len(prompt) + len(answer) + 1 for prompt, answer in zip(prompts, answers, strict=True))
         ids = torch.full((plan.batch, width), pad)
         labels = torch.full((plan.batch, width), -100)
@@ -104,9 +108,19 @@ def batches(tokenizer: PreTrainedTokenizerFast, plan: Plan, random: Random) -> I
         yield ids, labels
 
 
-def train(plan: Plan, *, seed: int, steps: int) -> LlamaForCausalLM:
-    """Train a model on noisy worked answers: AdamW, a linear warm-up over a tenth of the steps, then a cosine decay."""
-    model = make_model(plan, seed)
+def train(
+    plan: Plan, *, seed: int, steps: int, write: Writer = worked_answer, model: LlamaForCausalLM | None = None
+) -> LlamaForCausalLM:
+    """Train a model on noisy worked answers: AdamW, a linear warm-up over a tenth of the steps, then a cosine decay.
+
+    Args:
+        plan: its size, its batches and its learning rate.
+        seed: of weights, questions and noise.
+        steps: updates.
+        write: the answers that it learns.
+        model: goes on from this one, in float32, instead of a new one.
+    """
+    model = make_model(plan, seed) if model is None else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=plan.lr, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     warm = max(1, steps // 10)
     schedule = torch.optim.lr_scheduler.SequentialLR(
@@ -118,7 +132,7 @@ def train(plan: Plan, *, seed: int, steps: int) -> LlamaForCausalLM:
         milestones=[warm],
     )
     model.train()
-    examples = batches(make_tokenizer(), plan, Random(seed))
+    examples = batches(make_tokenizer(), plan, Random(seed), write)
     for step, (ids, labels) in enumerate(islice(examples, steps)):
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
@@ -131,9 +145,17 @@ def train(plan: Plan, *, seed: int, steps: int) -> LlamaForCausalLM:
     return model.eval()
 
 
-def warm_up(out: Path, plan: Plan, *, seed: int = 0, steps: int | None = None) -> Path:
-    """Train one of the pair and save it, weights in float16, as a folder that `from_pretrained` loads."""
-    model = train(plan, seed=seed, steps=plan.steps if steps is None else steps)
+def warm_up(
+    out: Path,
+    plan: Plan,
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    write: Writer = worked_answer,
+    model: LlamaForCausalLM | None = None,
+) -> Path:
+    """Train a model, see `train`, and save it, weights in float16, as a folder that `from_pretrained` loads."""
+    model = train(plan, seed=seed, steps=plan.steps if steps is None else steps, write=write, model=model)
     model.half().save_pretrained(out / plan.name)
     make_tokenizer().save_pretrained(out / plan.name)
     return out / plan.name

@@ -1,0 +1,284 @@
+"""The scripts of examples/experiments: styles of answers, the teachers made of them, and the modeled cost."""
+
+import json
+import runpy
+from functools import cache
+from itertools import product
+from math import sqrt
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+import typer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from grpo_kit.data.arithmetic import SLIPS, Arithmetic, gold, terms_of, worked_answer
+from grpo_kit.grading.extract import last_boxed
+from grpo_kit.policies.tiny.warm_up import VOCABULARY, make_tokenizer
+
+FOLDER = Path(__file__).parents[1] / "examples" / "experiments"
+STYLES = (
+    "twice",
+    "positives_first",
+    "right_to_left",
+    "equation_reversed",
+    "chained",
+    "totals",
+    "boxed_totals",
+    "half_chained",
+)
+WRITTEN = {
+    "twice": "3+8=11|3+8=11|11-5=6|11-5=6|6+2=8|6+2=8|\\boxed{8}",
+    "positives_first": "3+8=11|11+2=13|13-5=8|\\boxed{8}",
+    "right_to_left": "-5+2=-3|8-3=5|3+5=8|\\boxed{8}",
+    "equation_reversed": "11=3+8|6=11-5|8=6+2|\\boxed{8}",
+    "chained": "3+8=11-5=6+2=8|\\boxed{8}",
+    "totals": "11|6|8|\\boxed{8}",
+    "boxed_totals": "\\boxed{11}|\\boxed{6}|\\boxed{8}",
+}
+
+
+@pytest.fixture(scope="module")
+def styles():
+    return runpy.run_path(str(FOLDER / "styles.py"))
+
+
+@pytest.fixture
+def teachers(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))  # where Python looks first when the script is run
+    return runpy.run_path(str(FOLDER / "teachers.py"))
+
+
+@pytest.fixture(scope="module")
+def cost():
+    return runpy.run_path(str(FOLDER / "cost_model.py"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny matrices are slower on several threads; the script sets one, too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@cache
+def questions(task="plain", rows=200):
+    return Arithmetic(task=task, split="eval", rows=rows)()["prompt"][:]
+
+
+@pytest.mark.parametrize("style", WRITTEN)
+def test_a_style_is_written_as_its_docstring_says(styles, style):
+    assert styles[style]("3+8-5+2=", 0.0, Random(0)) == WRITTEN[style].replace("|", "\n")
+
+
+@pytest.mark.parametrize("task", ["plain", "sparse"])
+@pytest.mark.parametrize("style", STYLES)
+def test_an_answer_without_errors_is_right_and_of_the_vocabulary(styles, style, task):
+    tokenizer, random = make_tokenizer(), Random(0)
+    for question in questions(task):
+        answer = styles[style](question, 0.0, random)
+        assert last_boxed(answer) == str(gold(question))
+        ids = tokenizer(answer)["input_ids"]
+        assert VOCABULARY.index("<unk>") not in ids
+        assert tokenizer.decode(ids) == answer
+
+
+@pytest.mark.parametrize("style", [style for style in STYLES if style != "twice"])
+def test_plain_answers_have_room_in_48_tokens(styles, style):
+    tokenizer, random = make_tokenizer(), Random(0)
+    answers = [styles[style](question, 0.0, random) for question in questions(rows=2000)]
+    assert max(map(len, tokenizer(answers)["input_ids"])) + 1 <= 48
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_totals_are_wrong_as_often_as_told(styles, style):
+    random, rate = Random(0), 0.4
+    expected, right, variance = 0.0, 0, 0.0
+    for question in questions(rows=1500):
+        answer = styles[style](question, rate, random)
+        right += last_boxed(answer) == str(gold(question))
+        chance = chance_of_right(len(terms_of(question)) - 1, rate)
+        expected, variance = expected + chance, variance + chance * (1 - chance)
+    assert right == pytest.approx(expected, abs=5 * sqrt(variance))
+
+
+@cache
+def chance_of_right(totals, rate):
+    """That the slips of so many totals add up to 0: each is none, or one of 18 equally likely ones."""
+    sums = {0: 1.0}
+    for _ in range(totals):
+        after = {}
+        for (sum_, chance), slip in product(sums.items(), (0, *SLIPS)):
+            of_slip = 1 - rate if slip == 0 else rate / len(SLIPS)
+            after[sum_ + slip] = after.get(sum_ + slip, 0.0) + chance * of_slip
+        sums = after
+    return sums[0]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_the_seed_decides_the_answers(styles, style):
+    first, again, other = (
+        [styles[style](question, 0.5, random) for question in questions(rows=50)] for random in map(Random, (3, 3, 4))
+    )
+    assert first == again != other
+
+
+def test_half_chained_are_half_of_each(styles):
+    random, question = Random(0), "3+8-5+2="
+    forms = {worked_answer(question, 0.0, random): 0, styles["chained"](question, 0.0, random): 0}
+    for _ in range(1000):
+        forms[styles["half_chained"](question, 0.0, random)] += 1
+    # Five standard deviations of a share of 1000 tosses.
+    assert list(forms.values()) == [pytest.approx(500, abs=5 * sqrt(250))] * 2
+
+
+def test_teachers_are_made_and_measured(teachers, tmp_path, monkeypatch, capsys):
+    inside, make, compare = (teachers["main"].__globals__, teachers["make"], teachers["compare"])
+    monkeypatch.setitem(inside, "make", lambda *given, **named: make(*given, **named, steps=1))
+    monkeypatch.setitem(inside, "compare", lambda *given, **named: compare(*given, **named, prompts=8))
+    names = ["kin", "totals"]
+    teachers["main"](tmp_path, seed=3, styles=names, questions=4)
+    said = capsys.readouterr().out
+    assert "| totals | `11 6 8 \\boxed{8}` |" in said
+    for name in names:
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / name)
+        assert model.config.vocab_size == len(AutoTokenizer.from_pretrained(tmp_path / name)) == len(VOCABULARY)
+        found = json.loads((tmp_path / name / "measured.json").read_text())
+        assert 0 <= found["accuracy"] <= 1
+        assert 0.0 < found["overlap"] <= 1
+        assert found["reverse_kl"] > 0
+        assert found["seconds"] > 0
+
+
+def test_a_teacher_that_goes_on_from_a_model_starts_with_its_weights(teachers, tmp_path):
+    write = teachers["STYLES"]["kin"].write
+    near = teachers["compare"](teachers["make"]("kin", tmp_path, steps=0), write, questions=4, prompts=16)
+    assert near.overlap == 1
+    assert near.log_ratio == near.reverse_kl == 0
+
+
+def test_teachers_are_decided_by_their_seed(teachers, tmp_path):
+    folders = [
+        teachers["make"]("totals", tmp_path / str(place), seed=seed, steps=1) for place, seed in enumerate((5, 5, 6))
+    ]
+    first, again, other = ((folder / "model.safetensors").read_bytes() for folder in folders)
+    assert first == again != other
+
+
+def test_pairs_are_made_instead_of_teachers(teachers, tmp_path, monkeypatch):
+    made = teachers["make_pair"]
+    monkeypatch.setitem(teachers["main"].__globals__, "make_pair", lambda out, seed: made(out, seed, steps=1))
+    teachers["main"](tmp_path, pairs=[100, 101])
+    assert {folder.name for folder in tmp_path.iterdir()} == {"pair-100", "pair-101"}
+    for name in ("small", "large"):
+        first, other = (tmp_path / pair / name / "model.safetensors" for pair in ("pair-100", "pair-101"))
+        assert first.read_bytes() != other.read_bytes()
+        AutoModelForCausalLM.from_pretrained(first.parent)
+
+
+def test_an_unknown_style_is_refused_before_anything_is_made(teachers, tmp_path):
+    with pytest.raises(typer.BadParameter, match=r"no such style: total\. Known: kin, "):
+        teachers["main"](tmp_path / "out", styles=["totals", "total"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_ten_styles_have_a_teacher_and_each_is_tested(teachers):
+    assert len(teachers["STYLES"]) == 10
+    writers = {style.write.__name__ for style in teachers["STYLES"].values()}
+    assert writers <= {"worked_answer", *STYLES}
+
+
+def test_parameters_are_those_of_the_published_models(cost):
+    # A layer of the small one: 2 * 1536^2 + 2 * 1536 * 256 (attention) + 3 * 1536 * 8960 (MLP) + 1536 + 2 * 256
+    # (biases) + 2 * 1536 (norms) = 46_797_824; 28 of them, the embedding 151936 * 1536 = 233_373_696, the last norm.
+    assert cost["SMALL"].parameters == 1_543_714_304 == 28 * 46_797_824 + 233_373_696 + 1536
+    # Of the large one: 2 * 3584^2 + 2 * 3584 * 512 + 3 * 3584 * 18944 + 3584 + 2 * 512 + 2 * 3584 = 233_057_792;
+    # embedding and head 152064 * 3584 = 544_997_376 each.
+    assert cost["LARGE"].parameters == 7_615_616_512 == 28 * 233_057_792 + 2 * 544_997_376 + 3584
+
+
+def test_flops_and_bytes_of_a_token(cost):
+    # 2 * (28 * 46_792_704 + 233_373_696) for the matrices, 2 * 2 * 28 * 1536 * 1000 for attention to 1000 tokens.
+    assert cost["token_flops"](cost["SMALL"], 1000) == 3_087_138_816 + 172_032_000
+    # Keys and values, 28 layers, 2 heads (4 of the large one) of 128 numbers, 2 bytes.
+    assert cost["SMALL"].cache_bytes == 2 * 28 * 2 * 128 * 2 == 28_672
+    assert cost["LARGE"].cache_bytes == 2 * cost["SMALL"].cache_bytes
+
+
+def test_a_row_is_read_as_its_tokens_one_by_one(cost):
+    given, tokens = cost["Assumptions"](mfu=0.5), 4096
+    flops = sum(cost["token_flops"](cost["SMALL"], context) for context in range(tokens))
+    assert cost["forward_seconds"](cost["SMALL"], 3, tokens, given) == pytest.approx(
+        3 * flops / (0.5 * 989e12), rel=1e-3
+    )
+
+
+def test_rows_at_once_are_bounded_by_rows_the_limit_and_the_cache(cost):
+    def at_once(shape, rows, limit):
+        return cost["rows_at_once"](cost[shape], rows, cost["Assumptions"](concurrency=limit))
+
+    assert at_once("SMALL", 40, 64) == 40
+    assert at_once("SMALL", 512, 64) == 64
+    # (0.6 * 80e9 - 2 * 1_543_714_304) / (28_672 * 4096) = 382.4
+    assert at_once("SMALL", 512, 512) == 382
+    # (0.6 * 80e9 - 2 * 7_615_616_512) / (57_344 * 4096) = 139.5
+    assert at_once("LARGE", 512, 512) == 139
+
+
+def test_generation_is_its_prefill_and_its_tokens_one_by_one(cost):
+    # Bound by bytes: 64 rows at once in 8 turns, each token reads the weights and 64 caches.
+    given, small = cost["Assumptions"](decode_share=0.5, concurrency=64), cost["SMALL"]
+    read = sum(2 * small.matrix_parameters + 64 * 28_672 * (1024 + token) for token in range(3072))
+    prefill = cost["forward_seconds"](small, 64, 1024, given)
+    expected = prefill + 8 * read / (0.5 * 3.35e12)
+    assert cost["generate_seconds"](small, 8, given) == pytest.approx(expected, rel=1e-3)
+    # Bound by FLOPs once the bandwidth is not: 512 rows of 3072 tokens, however many at once.
+    fast = cost["Assumptions"](decode_share=1000.0, concurrency=64)
+    flops = 512 * sum(cost["token_flops"](small, 1024 + token) for token in range(3072))
+    expected = prefill + flops / (0.4 * 989e12)
+    assert cost["generate_seconds"](small, 8, fast) == pytest.approx(expected, rel=1e-3)
+
+
+def test_stages_of_codistill_against_those_of_grpo(cost):
+    given = cost["Assumptions"]()
+    for shape in (cost["SMALL"], cost["LARGE"]):
+        alone, paired = cost["grpo"](shape, given), cost["codistill"](shape, given)
+        assert alone.update == pytest.approx(3 * alone.score)
+        assert paired.score == pytest.approx(14 / 8 * alone.score)
+        assert paired.update == pytest.approx(alone.update)
+    assert paired.generate == 0  # the large one writes nothing
+    assert cost["codistill"](cost["SMALL"], given).generate > cost["grpo"](cost["SMALL"], given).generate
+
+
+@pytest.mark.parametrize("ratio", ["both", "alone", "learner"])
+def test_codistill_gains_where_decoding_is_dear(cost, ratio):
+    slow, fast = (cost[ratio](cost["Assumptions"](decode_share=share)) for share in (0.3, 0.7))
+    few, many = (cost[ratio](cost["Assumptions"](concurrency=rows)) for rows in (32, 128))
+    idle, busy = (cost[ratio](cost["Assumptions"](mfu=mfu)) for mfu in (0.3, 0.5))
+    assert slow < fast
+    assert few < many
+    assert busy < idle
+
+
+def test_the_spread_covers_its_corners(cost):
+    low, middle, high = cost["spread"](cost["both"])
+    cheapest = cost["both"](cost["Assumptions"](decode_share=0.3, mfu=0.5, concurrency=32))
+    assert low == pytest.approx(cheapest)
+    assert low < middle < high
+    assert low <= cost["spread"](cost["both"], ("mfu",))[0] <= cost["both"](cost["Assumptions"]()) <= high
+
+
+def test_a_ratio_hinges_on_what_moves_it_most(cost):
+    assert cost["hinge"](lambda given: 1000 * given.mfu + given.concurrency / 512) == "mfu"
+    assert cost["hinge"](lambda given: given.mfu + given.concurrency) == "concurrency"
+
+
+def test_the_tables_are_printed(cost, capsys):
+    cost["main"]()
+    said = capsys.readouterr().out
+    assert "| GRPO, large |" in said
+    assert "| CoDistill / (GRPO small + GRPO large) | 0.78 | 0.56 - 0.81 - 0.96 |" in said
+    assert "| the paper's 18 % speed-up | 0.82 or 0.85 |" in said
