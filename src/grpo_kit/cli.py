@@ -10,6 +10,7 @@ from grpo_kit.commands import complete
 from grpo_kit.commands.arguments import AllowCode, OptionalRecipe, RecipeName, Settings, find_code
 from grpo_kit.commands.consoles import any_console, quiet_console
 from grpo_kit.commands.plain_errors import PlainErrors, mistakes
+from grpo_kit.commands.reporting import report
 
 app = typer.Typer(
     cls=PlainErrors,
@@ -240,6 +241,9 @@ def samples(
 
     with mistakes():
         show_samples(run, any_console(), step=step, limit=limit, status=status)
+
+
+app.command()(report)
 
 
 @app.command("list")
