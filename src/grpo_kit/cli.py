@@ -11,6 +11,7 @@ from grpo_kit.commands.arguments import AllowCode, OptionalRecipe, RecipeName, S
 from grpo_kit.commands.comparing import compare
 from grpo_kit.commands.consoles import any_console, quiet_console
 from grpo_kit.commands.plain_errors import PlainErrors, mistakes
+from grpo_kit.commands.reporting import report
 
 app = typer.Typer(
     cls=PlainErrors,
@@ -244,6 +245,9 @@ def samples(
 
     with mistakes():
         show_samples(run, any_console(), step=step, limit=limit, status=status)
+
+
+app.command()(report)
 
 
 @app.command("list")

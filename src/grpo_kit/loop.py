@@ -20,6 +20,7 @@ from grpo_kit.recipe import Recipe
 from grpo_kit.shapes import RowMask
 from grpo_kit.step.clock import Clock
 from grpo_kit.step.collect import collect
+from grpo_kit.step.row_signals import RowSignals, row_signals
 from grpo_kit.step.rows import select_rows
 from grpo_kit.step.skips import Skips
 
@@ -28,7 +29,8 @@ from grpo_kit.step.skips import Skips
 class Report:
     """What one step did: its metrics, the rows with their signals and rewards, and which rows were trained on.
 
-    `skipped` says, a line each, what was left out because a number was not finite.
+    `skipped` says, a line each, what was left out because a number was not finite; `row_signals` is of the first rows
+    where `Training.looked_at` asks for some.
     """
 
     step: int
@@ -36,6 +38,7 @@ class Report:
     experience: Experience
     kept: RowMask
     skipped: tuple[str, ...] = ()
+    row_signals: RowSignals | None = None
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -51,6 +54,7 @@ class Training:
         learners: optimizers with their schedules.
         skips: numbers that were not finite, and how many of them may be skipped.
         step: steps taken.
+        looked_at: the first rows of each step whose signals its report has, for the caller to write down.
     """
 
     recipe: Recipe
@@ -61,6 +65,7 @@ class Training:
     learners: Mapping[str, LiveLearner]
     skips: Skips
     step: int = 0
+    looked_at: int = 0
 
     @classmethod
     def begin(cls, recipe: Recipe, policies: Mapping[str, Policy], prompts: PromptStream) -> "Training":
@@ -101,8 +106,11 @@ class Training:
         for name, settings in recipe.learners.items():
             metrics |= diagnostics.of_rewards(name, settings, experience, kept)
         metrics |= renewed
-        clock.lap("select")
         batches = {name: freeze(name, own, experience, kept, memory) for name, own in recipe.learners.items()}
+        clock.lap("select")
+        seen = row_signals(recipe, policies, experience, batches, self.looked_at)
+        if seen is not None:
+            clock.lap("look")
         for name, learner in self.learners.items():
             metrics |= update(learner, batches[name], generator, step, self.skips)
             flops = ModelFlops.of(learner.policy.model).update(batches[name].rollouts)
@@ -121,6 +129,7 @@ class Training:
             experience=experience,
             kept=kept,
             skipped=tuple(self.skips.said),
+            row_signals=seen,
         )
 
 

@@ -1,4 +1,4 @@
-"""`init`, `samples` and shell completion, none of which loads torch."""
+"""`init`, `samples` and shell completion, none of which loads torch, and neither does `report`."""
 
 import json
 import os
@@ -182,7 +182,7 @@ def test_the_shell_gets_the_completions(here):
 LIGHT = """
 import sys
 from grpo_kit.cli import app
-for arguments in (["--help"], ["--version"], ["init", "mine"], ["samples", "runs/grpo-1"]):
+for arguments in (["--help"], ["--version"], ["init", "mine"], ["samples", "runs/grpo-1"], ["report", "runs/grpo-1"]):
     try:
         app(arguments)
     except SystemExit as end:
@@ -193,6 +193,8 @@ print("all done")
 
 
 def test_light_commands_do_not_wait_for_torch(run):
+    (run / "recipe.resolved.toml").write_text('name = "grpo"\nseed = 0\n')
+    (run / "metrics.jsonl").write_text('{"step": 1, "reward/small/total": 0.5}\n')
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("\nall done\n")

@@ -23,6 +23,7 @@ from grpo_kit.parts import as_table
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.curves import draw_curves
+from grpo_kit.run.sample_lines import sample_lines
 from grpo_kit.run.statuses import Statuses, example
 
 PACKAGES = ("grpo_kit", "torch", "transformers", "tokenizers", "datasets", "math-verify", "pydantic")
@@ -130,40 +131,16 @@ class RunFolder:
         known = {key: value if math.isfinite(value) else None for key, value in values.items()}
         self._append("metrics.jsonl", known | {"step": int(values["step"])})
 
-    def samples(self, report: Report, count: int, tokenizer: PreTrainedTokenizerBase, *, max_gib: float) -> bool:
+    def samples(self, report: Report, count: int, tokenizer: PreTrainedTokenizerBase, *, max_gib: float) -> str | None:
         """Append the first `count` completions of a step to `samples.jsonl`, with rewards and per-token signals.
 
-        None once the file has `max_gib`; whether that is so.
+        Nothing once the file has `max_gib`, which is then said.
         """
-        rollouts, rewards = report.experience.rollouts, report.experience.rewards
         if _size(self.path / "samples.jsonl") >= max_gib * 2**30:
-            return True
-        greedy = rollouts.greedy
-        for row in range(min(count, len(rollouts))):
-            length = int(rollouts.lengths[row])
-            behavior = rollouts.behavior
-            self._append(
-                "samples.jsonl",
-                {
-                    "step": report.step,
-                    "group": int(rollouts.groups[row]),
-                    "kept": bool(report.kept[row]),
-                    "greedy": bool(greedy[row]),
-                    "prompt": tokenizer.decode(list(rollouts.prompts[row])),
-                    "completion": rollouts.texts[row],
-                    "stop_reason": rollouts.stop_reasons[row],
-                    "columns": {name: values[row] for name, values in rollouts.columns.items()},
-                    "rewards": {n: _plain(part.per_row()[row]) for n, part in rewards.components.items()},
-                    "statuses": {name: part.statuses[row] for name, part in rewards.components.items()},
-                    "tokens": rollouts.tokens[row, :length].tolist(),
-                    "behavior": _rounded(behavior.logprobs[row, :length]) if behavior else None,
-                    "logprobs": {
-                        key.policy: _rounded(scores.logprobs[row, :length])
-                        for key, scores in report.experience.signals.scores.items()
-                    },
-                },
-            )
-        return False
+            return f"samples.jsonl has max_log_gib = {max_gib:g}; no more samples are kept in it"
+        for line in sample_lines(report, count, tokenizer):
+            self._append("samples.jsonl", line)
+        return None
 
     def statuses(self, report: Report, statuses: Statuses, tokenizer: PreTrainedTokenizerBase) -> None:
         """Count the statuses of a step, and append the first rows of each that is not `ok` to `statuses.jsonl`."""
@@ -235,12 +212,3 @@ def versions_of(folder: Path) -> list[str]:
         for name in now
         if before.get(name) != now[name]
     ]
-
-
-def _plain(value: Any) -> float | None:
-    number = float(value)
-    return None if math.isnan(number) else number
-
-
-def _rounded(values: Any) -> list[float]:
-    return [round(float(value), 5) for value in values]

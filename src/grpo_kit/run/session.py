@@ -58,6 +58,7 @@ class Session:
         if (buffer := buffer_of(self.recipe)) is not None:
             refresh.hold(buffer)
         self.training = Training.begin(self.recipe, self.policies, prompt_stream(self.recipe, self.inputs))
+        self.training.looked_at = self.recipe.log_samples
 
     def run(self) -> int:
         """Train to the end, to Ctrl-C or to a fault; write what there is in every case; the exit code."""
@@ -101,9 +102,9 @@ class Session:
         for line in report.skipped:
             self._say(line, style="yellow")
         recipe, tokenizer = self.recipe, next(iter(self.policies.values())).tokenizer
-        if self.folder.samples(report, recipe.log_samples, tokenizer, max_gib=recipe.max_log_gib):
-            full = f"samples.jsonl has max_log_gib = {recipe.max_log_gib:g}; no more samples are kept in it"
-            self._warn_once("samples.jsonl", report.step, full)
+        full = self.folder.samples(report, recipe.log_samples, tokenizer, max_gib=recipe.max_log_gib)
+        self._warn_once("samples.jsonl", report.step, full)
+        self.training.looked_at = 0 if full else recipe.log_samples
         self.folder.statuses(report, self.statuses, tokenizer)
         settings, last = self.recipe.evaluation, report.step == self.recipe.steps
         if settings is not None and (last or report.step % settings.every == 0):

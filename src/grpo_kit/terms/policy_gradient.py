@@ -164,10 +164,7 @@ class PolicyGradient:
         logprobs = self.logprobs(current.logprobs, frozen, written)
         log_ratio = select(self.ratio(logprobs.log_ratio, written), counted)
         advantages = self.advantages(current, frozen, counted)
-        fixed = select(frozen["correction"], counted) if "correction" in frozen else counted.to(log_ratio)
-        moved = (logprobs.current - logprobs.behavior).detach()
-        live = [factor for factor, is_live in factors(self.correction) if is_live]
-        weights = product(fixed, *(call_with(factor, moved, counted, advantages=advantages) for factor in live))
+        weights = self.weights(logprobs, frozen, counted, advantages)
         # A token that a correction drops may be the very one whose ratio overflows, and inf x 0 is NaN.
         log_ratio = torch.where(weights == 0, log_ratio.clamp(-FARTHEST, FARTHEST), log_ratio)
         return weights * call_with(self.surrogate, log_ratio, advantages, mask=counted, logprobs=logprobs)
@@ -190,6 +187,15 @@ class PolicyGradient:
             baseline = None if current.distributions is None else own.baseline(current, teacher, counted)
             found = found if baseline is None else found + weight * baseline
         return found
+
+    def weights(
+        self, logprobs: LogProbs, frozen: Mapping[str, Any], counted: TokenMask, advantages: PerToken
+    ) -> PerToken:
+        """The correction of each token: what was fixed, times the factors that are decided at every update."""
+        fixed = select(frozen["correction"], counted) if "correction" in frozen else counted.to(logprobs.current.dtype)
+        moved = (logprobs.current - logprobs.behavior).detach()
+        live = [factor for factor, is_live in factors(self.correction) if is_live]
+        return product(fixed, *(call_with(factor, moved, counted, advantages=advantages) for factor in live))
 
     def _advantages(self, experience: Experience, rewards: LearnerRewards, memory: Memory) -> PerToken:
         """The advantage of every token, from the rewards of the rows that its baseline may see."""
