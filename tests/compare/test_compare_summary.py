@@ -114,7 +114,7 @@ def test_the_tables_say_it_all(tmp_path):
     text = markdown(summary)
     assert "- two is better" in text
     assert "| two | 0.7 ± 0.23 |" in text
-    assert "| two | accuracy | +0.1000 | +0.0503 to +0.1497 |" in text
+    assert "| two | one | accuracy | +0.1000 | +0.0503 to +0.1497 |" in text
     assert "no result: three seed 2: no more memory" in text
     assert "not matched: steps differ" in text
     assert "| three | accuracy | +0.0050 | -0.0585 to +0.0685 | 0.5000 | 2 |" in text

@@ -65,6 +65,8 @@ class Arm:
         grid: values tried in tuning, by key; `held_out.temperature` is one, too. Every combination is a point.
         metric: the tuning's metric for this arm, where it is another one.
         train: False leaves the policies as they are and asks them the held-out questions: a control.
+        against: the arm that this one is held against. By default it is the first one that has the policy; but an arm
+            that others name here is held against none.
     """
 
     recipe: str
@@ -72,6 +74,7 @@ class Arm:
     grid: Mapping[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
     metric: Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")] | None = None
     train: bool = True
+    against: Name | None = None
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -87,12 +90,12 @@ class Plan:
         name: of its folder.
         hypotheses: what is expected, in words, written down before the runs.
         seeds: every arm runs with each of them; differences are paired by seed.
-        arms: what is compared, by name; differences are to the first, or to the first that has the policy.
+        arms: what is compared, by name; see `Arm.against` for the differences.
         set: settings for every arm.
         match: keys of the recipe whose value in the first arm's recipe holds for all arms that do not set it.
         held_out: what they are compared on.
         tuning: how the arms' grids are searched.
-        equivalence: by `<policy>/<metric>`, the margin within which an arm counts as equal to the first.
+        equivalence: by `<policy>/<metric>`, the margin within which an arm counts as equal to what it is held against.
     """
 
     name: Name
@@ -109,6 +112,16 @@ class Plan:
     def tuned(self) -> dict[str, Arm]:
         """The arms with more than one point to choose from."""
         return {name: arm for name, arm in self.arms.items() if len(arm.points) > 1}
+
+    def pairs(self, among: Sequence[str]) -> dict[str, str]:
+        """Of the arms given, those that are held against another one of them, and against which."""
+        held_against = {arm.against for arm in self.arms.values()}
+        found = dict[str, str]()
+        for name in among:
+            other = self.arms[name].against or (among[0] if name not in held_against else name)
+            if other != name and other in among:
+                found[name] = other
+        return found
 
     def metric_of(self, arm: str) -> str:
         """By what an arm is tuned."""
@@ -140,6 +153,9 @@ def mistakes_of(plan: Plan) -> Iterator[str]:
         for value in arm.grid.get(TEMPERATURE, ()):
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
                 yield f"arms.{name}.grid.{TEMPERATURE}: {value!r}. Give numbers above 0."
+        if arm.against is not None and (arm.against == name or arm.against not in plan.arms):
+            others = ", ".join(other for other in plan.arms if other != name) or "none"
+            yield f"arms.{name}.against: {arm.against}, which is no other arm. Known: {others}."
         if not arm.train and set(arm.grid) - {TEMPERATURE}:
             yield f"arms.{name}.grid: an arm that is not trained has only {TEMPERATURE} to vary."
     if plan.tuning is None and plan.tuned:

@@ -29,12 +29,12 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """How far an arm is from the first, over the seeds that both have.
+    """How far an arm is from another one, over the seeds that both have.
 
     Attributes:
         of: the mean of the differences with its interval.
         p: of the paired t-test that it is 0; NaN of fewer than two pairs.
-        p_holm: the same after Holm's correction over the arms; set by `with_holm`.
+        p_holm: the same after Holm's correction over the arms; set by the summary, which knows the family.
         p_equivalent: of the two one-sided tests that it is at least the margin away; small means equal within it.
     """
 

@@ -19,11 +19,12 @@ BIGGEST_MISMATCH = 0.01
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One arm's metric: its values, and how far they are from the first arm that has it."""
+    """One arm's metric: its values, and how far they are from those of the arm that it is held against, if any."""
 
     arm: str
     values: BySeed
     estimate: Estimate
+    against: str | None
     difference: Difference | None
 
 
@@ -117,16 +118,17 @@ def cost(lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[
 
 
 def _rows(plan: Plan, key: str, by_arm: Mapping[str, BySeed]) -> list[Row]:
-    """One metric of every arm that has it, differences to the first of them, corrected over the arms."""
-    arms = [name for name in plan.arms if name in by_arm]
-    first, margin = arms[0], plan.equivalence.get(key)
-    found = {name: difference(by_arm[first], by_arm[name], margin) for name in arms[1:]}
+    """One metric of every arm that has it, with the differences of one family, corrected together."""
+    arms, margin = [name for name in plan.arms if name in by_arm], plan.equivalence.get(key)
+    pairs = plan.pairs(arms)
+    found = {name: difference(by_arm[other], by_arm[name], margin) for name, other in pairs.items()}
     corrected = dict(zip(found, holm([own.p for own in found.values()]), strict=True))
     return [
         Row(
             arm=name,
             values=by_arm[name],
             estimate=estimate(list(by_arm[name].values())),
+            against=pairs.get(name),
             difference=_with_holm(found[name], corrected[name]) if name in found else None,
         )
         for name in arms

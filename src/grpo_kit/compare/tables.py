@@ -19,6 +19,7 @@ Grid = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 """A heading, the names of columns, and rows of cells."""
 SMALL = 1e-4
 """P-values below are shown as such."""
+WIDE = 400
 
 
 def tables_of(summary: Summary) -> Iterator[Grid]:
@@ -37,7 +38,9 @@ def tables_of(summary: Summary) -> Iterator[Grid]:
 
 
 def show(summary: Summary, console: Console) -> None:
-    """Print all of it."""
+    """Print all of it; into a file or a pipe, where nobody sees a width, without breaking a line."""
+    if not console.is_terminal:
+        console.width = WIDE
     for heading, columns, rows in tables_of(summary):
         table = Table(title=visible(heading), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for number, column in enumerate(columns):
@@ -78,10 +81,9 @@ def document(summary: Summary) -> str:
 
 def notes(summary: Summary) -> list[str]:
     """What has to be known to read the tables."""
-    first = next(iter(summary.plan.arms))
     count = len(summary.plan.seeds)
     lines = [
-        f"differences are to {first}, or to the first arm that has the policy, paired by seed; intervals are "
+        "differences are paired by seed; intervals are "
         f"t-intervals at 95 % over {count} seed{'s' if count != 1 else ''}; p is Holm's over the arms",
         "accuracy, greedy, pass@k, entropy (nats a token) and length are of the last weights on the held-out "
         "questions; area is the mean height of the accuracy curve on the run's own evaluation questions",
@@ -99,22 +101,17 @@ def _of_policy(summary: Summary, policy: str) -> Iterator[Grid]:
     arms = list(dict.fromkeys(row.arm for rows in metrics.values() for row in rows))
     body = [[arm, *(_mean(rows, arm) for rows in metrics.values())] for arm in arms]
     yield f"{policy}: mean and half of the 95 % interval", ("arm", *metrics), body
-    if len(arms) < 2:
-        return
-    columns = ["arm", "metric", "difference", "95 % interval", "p (Holm)", "seeds"]
     margins = {key.partition("/")[2]: m for key, m in summary.plan.equivalence.items() if key.startswith(f"{policy}/")}
-    columns += ["equal within"] if margins else []
     lines: list[list[str]] = []
     for name, rows in metrics.items():
         for row in rows:
-            if row.difference is None:
+            if (found := row.difference) is None or row.against is None:
                 continue
-            of = row.difference.of
-            lines.append(
-                [row.arm, name, f"{of.mean:+.4f}", _interval(of), _p(row.difference.p_holm), str(of.count)]
-                + ([_equal(row, margins.get(name))] if margins else [])
-            )
-    yield f"{policy}: differences to {arms[0]}", columns, lines
+            cells = [row.arm, row.against, name, f"{found.of.mean:+.4f}", _interval(found.of), _p(found.p_holm)]
+            lines.append([*cells, str(found.of.count), *([_equal(row, margins.get(name))] if margins else [])])
+    if lines:
+        columns = ("arm", "against", "metric", "difference", "95 % interval", "p (Holm)", "seeds")
+        yield f"{policy}: differences", (*columns, *(["equal within"] if margins else [])), lines
 
 
 def _tuned(summary: Summary) -> Iterator[list[str]]:
