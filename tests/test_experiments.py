@@ -282,3 +282,44 @@ def test_the_tables_are_printed(cost, capsys):
     assert "| GRPO, large |" in said
     assert "| CoDistill / (GRPO small + GRPO large) | 0.78 | 0.56 - 0.81 - 0.96 |" in said
     assert "| the paper's 18 % speed-up | 0.82 or 0.85 |" in said
+
+
+@pytest.fixture(scope="module")
+def winner():
+    return runpy.run_path(str(FOLDER / "overlap_winner.py"))
+
+
+def run_of(folder, accuracies, seconds, fill):
+    """A run of a comparison, an evaluation at every step and before the first."""
+    (folder / "run").mkdir(parents=True)
+    lines = [
+        {"step": step, "eval/small/accuracy": value, "time/step": seconds} for step, value in enumerate(accuracies)
+    ]
+    del lines[0]["time/step"]
+    (folder / "run" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "result.json").write_text(json.dumps({"seconds": {"fill": fill}}))
+
+
+def test_sooner_is_where_both_are_as_good_as_the_worse_of_them_becomes(winner):
+    opd = [winner["Point"](*own) for own in ((0.2, 0, 0), (0.5, 10, 0.5), (0.9, 20, 1))]
+    semi = [winner["Point"](*own) for own in ((0.2, 0, 0), (0.6, 2, 0.5), (0.5, 4, 1))]
+    # OPD is at 0.6 after 20 s; Semi-OPD after 2 s, and 6 s to fill its buffer, of which it had used a half.
+    assert winner["times"](opd, semi, 6.0) == (20 / 8, 20 / 5)
+
+
+def test_a_row_for_each_teacher_and_rank_correlations(winner, tmp_path, capsys):
+    rows, overlaps = [], {"near": 0.9, "mid": 0.6, "far": 0.3}
+    for name, overlap in overlaps.items():
+        opd, semi = 0.9 * overlap + 0.1, 0.4 if name == "far" else 0.5
+        for arm, value, fill in ((f"opd_{name}", opd, 0.0), (f"semi_opd_{name}", semi, 4.0)):
+            of = {"mean": semi - opd, "low": semi - opd - 0.1, "high": semi - opd + 0.1}
+            rows.append({"arm": arm, "values": {"5": value}, "estimate": {"mean": value}, "difference": {"of": of}})
+            run_of(tmp_path / "runs" / arm / "seed-5", (0.1, 0.3, value), 2.0, fill)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "measured.json").write_text(json.dumps({"overlap": overlap, "reverse_kl": 1 - overlap}))
+    (tmp_path / "summary.json").write_text(json.dumps({"metrics": {"small/accuracy": rows}}))
+    winner["main"](tmp_path, tmp_path, "small/accuracy")
+    said = capsys.readouterr().out
+    assert "| near | 0.90 | 0.10 | 0.910 | 0.500 | -0.410 | -0.510 to -0.310 | 0.5 x | 0.5 x |" in said
+    assert "rank correlation of overlap and Semi-OPD - OPD: -1.00" in said
+    assert "rank correlation of KL(student || teacher) and OPD: -1.00" in said

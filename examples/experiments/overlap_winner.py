@@ -37,7 +37,7 @@ class Teacher(NamedTuple):
         name: its style.
         overlap: with the student, at the start.
         reverse_kl: KL(student || teacher) at the start, in nats a token.
-        opd: mean accuracy on the held-out questions.
+        opd: mean of the metric over seeds.
         semi_opd: the same.
         interval: of their difference, at 95 %.
         sooner: seconds of OPD over those of Semi-OPD, the filling of its buffer included, until both were as good as
@@ -85,10 +85,10 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def read(comparison: Path, teachers: Path) -> list[Teacher]:
+def read(comparison: Path, teachers: Path, metric: str) -> list[Teacher]:
     """Every teacher with both of its arms, in the order of the plan."""
     summary = json.loads((comparison / "summary.json").read_text(encoding="utf-8"))
-    rows = {row["arm"]: row for row in summary["metrics"]["small/accuracy"]}
+    rows = {row["arm"]: row for row in summary["metrics"][metric]}
     found: list[Teacher] = []
     for arm, row in rows.items():
         if (name := arm.removeprefix("semi_opd_")) == arm or f"opd_{name}" not in rows:
@@ -141,9 +141,12 @@ def correlations(found: Sequence[Teacher]) -> list[str]:
 def main(
     comparison: Annotated[Path, typer.Argument(help="Folder of the comparison.")],
     teachers: Annotated[Path, typer.Argument(help="Folder of the teachers.")],
+    metric: Annotated[str, typer.Option(help="small/accuracy of the last weights, or small/area, as the paper.")] = (
+        "small/accuracy"
+    ),
 ) -> None:
     """Print a row for each teacher, and rank correlations over them."""
-    found = read(comparison, teachers)
+    found = read(comparison, teachers, metric)
     print("\n".join(HEAD))
     for own in found:
         low, high = own.interval

@@ -191,3 +191,39 @@ def test_matched_keys_and_what_cannot_be_matched():
     )
     assert loose.recipes["codistill"].steps == 100
     assert "codistill has steps = 100, and grpo 200" in loose.notes
+
+
+def arms_held_against(tmp_path, **against):
+    named = "\n".join(
+        f'[arms.{name}]\nrecipe = "grpo"' + (f'\nagainst = "{other}"' if other else "")
+        for name, other in against.items()
+    )
+    return read_plan(written(tmp_path, f'name = "mine"\nseeds = [0]\n{named}'))
+
+
+@pytest.mark.parametrize(
+    ("against", "among", "pairs"),
+    [
+        ({"a": None, "b": None, "c": None}, "abc", {"b": "a", "c": "a"}),
+        ({"a": None, "b": None, "c": None}, "bc", {"c": "b"}),  # the first that has the policy
+        (
+            {"a": None, "b": "a", "c": None, "d": "c"},
+            "abcd",
+            {"b": "a", "d": "c"},
+        ),  # c, a base itself, is held against none
+        ({"a": None, "b": "a", "c": "b"}, "abc", {"b": "a", "c": "b"}),
+        ({"a": None, "b": "c", "c": None}, "ab", {}),  # what it is held against does not have the metric
+        ({"a": None, "b": "c", "c": None, "d": None}, "abcd", {"b": "c", "d": "a"}),
+    ],
+)
+def test_what_each_arm_is_held_against(tmp_path, against, among, pairs):
+    assert arms_held_against(tmp_path, **against).pairs(list(among)) == pairs
+
+
+def test_an_arm_is_held_against_another_one_that_exists(tmp_path):
+    with pytest.raises(RecipeError) as caught:
+        arms_held_against(tmp_path, a="a", b="z")
+    assert list(caught.value.mistakes) == [
+        "arms.a.against: a, which is no other arm. Known: b.",
+        "arms.b.against: z, which is no other arm. Known: a.",
+    ]

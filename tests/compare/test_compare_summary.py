@@ -1,6 +1,7 @@
 """What is made of the files of runs: costs, areas, paired differences, tables."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -117,11 +118,11 @@ def test_the_tables_say_it_all(tmp_path):
     assert "| two | one | accuracy | +0.1000 | +0.0503 to +0.1497 |" in text
     assert "no result: three seed 2: no more memory" in text
     assert "not matched: steps differ" in text
-    assert "| three | accuracy | +0.0050 | -0.0585 to +0.0685 | 0.5000 | 2 |" in text
+    assert "| three | one | accuracy | +0.0050 | -0.0585 to +0.0685 | 0.5000 | 2 |" in text
     headings = [heading for heading, _, _ in tables_of(summary)]
     assert headings == [
         "small: mean and half of the 95 % interval",
-        "small: differences to one",
+        "small: differences",
         "seconds a run, by stage",
         "tokens and optimizer steps a run",
         "model FLOPs a run, by policy and stage",
@@ -151,3 +152,14 @@ def test_tuning_takes_the_highest_mean_and_no_failed_point(tmp_path):
     assert chosen["scores"] == [[{"steps": 1}, 0.5], [{"steps": 2}, None], [{"steps": 3}, pytest.approx(0.65)]]
     with pytest.raises(ValueError, match="every point of one has a run without small/accuracy"):
         choose(plan, found[2:4])
+
+
+def test_differences_are_to_the_arm_that_is_named(tmp_path):
+    plan = replace(PLAN, arms={**PLAN.arms, "two": Arm(recipe="grpo", against="three")})
+    summary = summarize(plan, made(tmp_path), {}, [])
+    one, two, three = summary.metrics["small/accuracy"]
+    assert (one.against, two.against, three.against) == (None, "three", None)
+    assert two.difference.of.mean == pytest.approx((0.09 + 0.12) / 2)
+    assert two.difference.of.count == 2
+    assert one.difference is three.difference is None
+    assert "| two | three | accuracy | +0.1050 |" in markdown(summary)
