@@ -313,7 +313,14 @@ def test_a_row_for_each_teacher_and_rank_correlations(winner, tmp_path, capsys):
         opd, semi = 0.9 * overlap + 0.1, 0.4 if name == "far" else 0.5
         for arm, value, fill in ((f"opd_{name}", opd, 0.0), (f"semi_opd_{name}", semi, 4.0)):
             of = {"mean": semi - opd, "low": semi - opd - 0.1, "high": semi - opd + 0.1}
-            rows.append({"arm": arm, "values": {"5": value}, "estimate": {"mean": value}, "difference": {"of": of}})
+            rows.append(
+                {
+                    "arm": arm,
+                    "values": {"5": value},
+                    "estimate": {"mean": value},
+                    "differences": {f"opd_{name}": {"of": of}},
+                }
+            )
             run_of(tmp_path / "runs" / arm / "seed-5", (0.1, 0.3, value), 2.0, fill)
         (tmp_path / name).mkdir()
         (tmp_path / name / "measured.json").write_text(json.dumps({"overlap": overlap, "reverse_kl": 1 - overlap}))
@@ -323,3 +330,19 @@ def test_a_row_for_each_teacher_and_rank_correlations(winner, tmp_path, capsys):
     assert "| near | 0.90 | 0.10 | 0.910 | 0.500 | -0.410 | -0.510 to -0.310 | 0.5 x | 0.5 x |" in said
     assert "rank correlation of overlap and Semi-OPD - OPD: -1.00" in said
     assert "rank correlation of KL(student || teacher) and OPD: -1.00" in said
+
+
+def test_a_picture_has_every_arm_and_is_the_same_again(tmp_path):
+    estimates = {"one": (0.5, 0.4, 0.6), "two": (0.7, None, None)}
+    rows = [
+        {"arm": arm, "values": {"0": mean}, "estimate": {"mean": mean, "low": low, "high": high}}
+        for arm, (mean, low, high) in estimates.items()
+    ]
+    (tmp_path / "summary.json").write_text(json.dumps({"metrics": {"small/accuracy": rows}}))
+    picture = runpy.run_path(str(FOLDER / "picture.py"))
+    pictures = [tmp_path / "deep" / f"{number}.svg" for number in (1, 2)]
+    for out in pictures:
+        picture["main"](tmp_path / "summary.json", "small/accuracy", out)
+    texts = [out.read_text() for out in pictures]
+    assert texts[0] == texts[1]
+    assert all(word in texts[0] for word in (">one<", ">two<", "small/accuracy: mean"))

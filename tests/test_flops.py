@@ -54,13 +54,28 @@ def test_a_row_costs_what_a_counter_sees(name):
         assert ModelFlops.of(model).sample(rollouts, "small") == counted(model, tokens)
 
 
+@pytest.mark.parametrize("name", [*MODELS, "frozen head"])
+def test_an_update_costs_what_a_counter_sees(name):
+    """Of a single token, which no mask leaves out of attention; its embedding learns, so that all has to go back."""
+    model = MODELS.get(name, llama)()
+    if name == "frozen head":
+        model.get_output_embeddings().weight.requires_grad_(False)
+    rollouts = tiny.rollouts([1], [0], prompt_lengths=[1])
+    with FlopCounterMode(display=False) as counter:
+        model(torch.tensor([[1]])).logits.sum().backward()
+    found = counter.get_flop_counts()
+    rotary = sum(sum(one.values()) for key, one in found.items() if key.endswith("rotary_emb"))
+    assert ModelFlops.of(model).update(rollouts) == counter.get_total_flops() - rotary
+
+
 def test_prompts():
     flops = ModelFlops(linear=100, head=7, attention=10)
     rollouts = tiny.rollouts([2, 3], [0, 1], prompt_lengths=[4, 1])
     rows = [100 * 5 + 10 * 15 + 7 * 2, 100 * 3 + 10 * 6 + 7 * 3]  # reads 4 + 2 - 1 and 1 + 3 - 1 tokens
     assert flops.score(rollouts) == sum(rows)
     assert flops.update(rollouts) == 3 * sum(rows)
-    assert replace(flops, trained=0.0).update(rollouts) == 2 * sum(rows)
+    assert replace(flops, trained=0.0, head_learns=False).update(rollouts) == 2 * sum(rows) + 10 * (15 + 6)
+    assert replace(flops, trained=0.0).update(rollouts) == 2 * sum(rows) + 10 * (15 + 6) + 7 * 5
 
 
 def test_a_prompt_is_read_once_for_all_its_rows():
@@ -97,5 +112,7 @@ def test_adapters_learn_alone():
     adapt(adapted, Lora(rank=1), seed=0)
     found = ModelFlops.of(adapted)
     assert 0 < found.trained < 0.2
+    assert not found.head_learns
+    assert whole.head_learns
     assert whole.trained == 1
     assert found.linear > whole.linear

@@ -103,7 +103,7 @@ def read(comparison: Path, teachers: Path, metric: str) -> list[Teacher]:
             pair = [lines_of(own) for own in (one, other)]
             opd, semi = (curve(own, own[-1]["step"]) for own in pair)
             ratios.append(times(opd, semi, fill))
-        of = row["difference"]["of"]
+        of = row["differences"][f"opd_{name}"]["of"]
         found.append(
             Teacher(
                 name=name,

@@ -27,12 +27,14 @@ class ModelFlops:
         head: of the head, 2 x hidden size x vocabulary a distribution.
         attention: of the scores and the weighted sum of values, 4 x layers x heads x head size a pair of tokens.
         trained: share of the `linear` weights that learn; below 1 with adapters.
+        head_learns: whether the head does.
     """
 
     linear: int
     head: int
     attention: int
     trained: float = 1.0
+    head_learns: bool = True
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> "ModelFlops":
@@ -49,6 +51,7 @@ class ModelFlops:
             head=2 * head.numel(),
             attention=4 * config.num_hidden_layers * config.num_attention_heads * size,
             trained=learns / max(1, linear),
+            head_learns=head.requires_grad,
         )
 
     def score(self, rollouts: Rollouts) -> float:
@@ -68,8 +71,16 @@ class ModelFlops:
         return total - float(self._read(again).sum())
 
     def update(self, rollouts: Rollouts) -> float:
-        """One forward and one backward pass over every row: the backward is twice the forward where all learns."""
-        return (2 + self.trained) * self.score(rollouts)
+        """One forward and one backward pass over every row.
+
+        The backward pass costs as much as the forward for the gradients of what goes into a product, and as much again
+        for those of its weights, where they learn; attention has two inputs and no weights.
+        """
+        prompts, completions = _prompt_lengths(rollouts), rollouts.lengths.cpu().double()
+        tokens = prompts + completions - 1
+        linear, pairs = (2 + self.trained) * self.linear * tokens, tokens * (tokens + 1) / 2
+        cost = linear + 3 * self.attention * pairs + (2 + self.head_learns) * self.head * completions
+        return float(cost[completions > 0].sum())
 
     def _row(self, prompts: Tensor, completions: Tensor, distributions: Tensor) -> Tensor:
         return self._read(prompts + completions - 1) + self.head * distributions

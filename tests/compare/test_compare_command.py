@@ -50,8 +50,8 @@ def test_two_recipes_side_by_side(tmp_path):
     assert held_out["runs/grpo/seed-0"] != held_out["runs/grpo/seed-1"]
     summary = json.loads((out / "summary.json").read_text())
     (row,) = [own for own in summary["metrics"]["small/accuracy"] if own["arm"] == "again"]
-    assert row["difference"]["of"]["mean"] == 0
-    assert row["difference"]["p"] == 1
+    assert row["differences"]["grpo"]["of"]["mean"] == 0
+    assert row["differences"]["grpo"]["p"] == 1
     assert summary["costs"]["grpo"]["updates/small"] == 2
     assert summary["notes"] == []
     before = {file: file.stat().st_mtime_ns for file in out.rglob("result.json")}

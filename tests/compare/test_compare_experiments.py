@@ -10,7 +10,8 @@ import tomli_w
 from typer.testing import CliRunner
 
 from grpo_kit.cli import app
-from grpo_kit.compare.reading import make_ready, read_plan
+from grpo_kit.compare.reading import read_plan
+from grpo_kit.compare.ready import make_ready
 
 FOLDER = Path(__file__).parents[2] / "examples" / "experiments"
 PLANS = sorted(FOLDER.glob("*.toml"))
@@ -70,4 +71,4 @@ def test_a_plan_runs_in_miniature(path, tmp_path):
     rows = {row["arm"]: row for rows in summary["metrics"].values() for row in rows}
     assert len(rows) == ARMS
     assert all(len(row["values"]) == 2 for row in rows.values())
-    assert any(row["difference"] for row in rows.values())
+    assert any(row["differences"] for row in rows.values())

@@ -1,11 +1,16 @@
 """Plans: what each run is given, and every mistake at once."""
 
+import json
+import shutil
+
 import pytest
 
-from grpo_kit import RecipeError
+from grpo_kit import EqualTokens, RecipeError, read_recipe
 from grpo_kit.compare.jobs import Job, Jobs
 from grpo_kit.compare.plan import HeldOut, held_out_of, settings_of
-from grpo_kit.compare.reading import make_ready, plan_of, read_plan
+from grpo_kit.compare.reading import plan_of, read_plan
+from grpo_kit.compare.ready import make_ready
+from grpo_kit.policies.tiny import tiny_path
 
 SMALL = """
 name = "mine"
@@ -34,6 +39,13 @@ recipe = "grpo"
 train = false
 grid = { "held_out.temperature" = [1.0, 0.5] }
 """
+
+IN_RUN = ["small/accuracy", "small/greedy", *(f"small/pass@{k}" for k in (1, 2, 4, 8))]
+HELD_OUT = [
+    f"{policy}/{key}"
+    for policy in ("small", "large")
+    for key in ("accuracy", "greedy", "pass@2", "entropy", "length", "area")
+]
 
 
 def written(tmp_path, text=SMALL):
@@ -89,8 +101,36 @@ def test_a_grid_of_the_temperature_is_no_key_of_the_recipe(tmp_path):
     plan = read_plan(written(tmp_path))
     arm = plan.arms["base"]
     assert not any("held_out" in text for text in settings_of(plan, arm, {}, arm.points[1], 5))
-    assert held_out_of(plan, arm.points[1]).temperature == 0.5
-    assert held_out_of(plan, {}).temperature == 1.0
+    assert held_out_of(plan, arm.points[1], 5).temperature == 0.5
+    assert held_out_of(plan, {}, 5).temperature == 1.0
+
+
+def test_the_seed_stands_in_every_setting_and_a_grid_may_have_values_of_any_type(tmp_path):
+    text = SMALL.replace('set = ["log_samples=0"]', 'set = ["data.seed={seed}"]')
+    text = text.replace("samples = 2", 'samples = 2\nset = ["evaluation.data.seed={seed}"]')
+    weightings = '"learners.small.weighting" = ["equal_rows", { kind = "equal_tokens" }]'
+    plan = read_plan(written(tmp_path, text.replace('"sampler.temperature" = [1.0, 0.9]', weightings)))
+    jobs = Jobs(plan=plan, root=tmp_path, matched={})
+    _, _, first = next(jobs.tuning())
+    assert "data.seed=1" in first.settings
+    assert first.label == "grpo (lr = 0.0001, weighting = equal_rows) seed 1"
+    _, _, reported = next(jobs.reported({"grpo": 1}))
+    assert 'learners.small.weighting={ kind = "equal_tokens" }' in reported.settings
+    assert "data.seed=5" not in reported.settings, "it is the tuning's alone"
+    assert reported.held_out.set == ("evaluation.data.seed=5",)
+    point = read_recipe("grpo", settings=list(reported.settings))
+    assert point.learners["small"].weighting == EqualTokens()
+
+
+def test_a_folder_with_a_run_of_another_plan_is_refused(tmp_path):
+    plan = read_plan(written(tmp_path))
+    jobs = Jobs(plan=plan, root=tmp_path, matched={})
+    one, other = (next(jobs.reported({"grpo": number}))[2] for number in (0, 3))
+    one.refuse_another()
+    one.write()
+    one.refuse_another()
+    with pytest.raises(ValueError, match=r"seed-5 has a run of another plan .*lr=0.0001.*lr=0.0002.* differ"):
+        other.refuse_another()
 
 
 @pytest.mark.parametrize(
@@ -104,9 +144,7 @@ def test_a_grid_of_the_temperature_is_no_key_of_the_recipe(tmp_path):
         (
             [('"data.rows=64"', '"seed=3"'), ("train = false", 'train = false\nset = ["name=x"]')],
             [
-                "arms.grpo: seed is set by the comparison itself. Remove it.",
-                "arms.codistill: seed is set by the comparison itself. Remove it.",
-                "arms.base: seed is set by the comparison itself. Remove it.",
+                "set: seed is set by the comparison itself. Remove it.",
                 "arms.base: name is set by the comparison itself. Remove it.",
             ],
         ),
@@ -118,6 +156,7 @@ def test_a_grid_of_the_temperature_is_no_key_of_the_recipe(tmp_path):
             [('"held_out.temperature" = [1.0, 0.5]', '"steps" = [1, 2]')],
             ["arms.base.grid: an arm that is not trained has only held_out.temperature to vary."],
         ),
+        ([("log_samples=0", "seed=3")], ["tuning.set: seed is set by the comparison itself. Remove it."]),
         ([("questions = 20", "question = 20")], ["held_out.question: unknown key 'question'."]),
         ([('recipe = "codistill"', "")], ["arms.codistill.recipe: missing; it has no default."]),
         ([("samples = 2", "samples = 0")], ["held_out.samples: should be greater than or equal to 1, got 0 (int)."]),
@@ -160,10 +199,61 @@ def test_metrics_of_policies_that_nobody_trains(tmp_path):
     with pytest.raises(RecipeError) as caught:
         make_ready(read_plan(written(tmp_path, text)), allow_code=False)
     assert list(caught.value.mistakes) == [
-        "arms.grpo: smal/accuracy, and no learner there is called smal.",
-        "arms.base: smal/accuracy, and no learner there is called smal.",
-        "equivalence.huge/accuracy: huge/accuracy, and no learner there is called huge.",
+        f"{place}: {metric}, which no run there has. Known: {', '.join(sorted(known))}."
+        for place, metric, known in (
+            ("arms.grpo, tuning metric", "smal/accuracy", IN_RUN),
+            ("arms.base, tuning metric", "smal/accuracy", IN_RUN),
+            ("equivalence", "huge/accuracy", HELD_OUT),
+        )
     ]
+
+
+def test_metrics_that_nobody_has(tmp_path):
+    text = SMALL.replace("small/accuracy", "small/entropy")
+    text += '\n[equivalence]\n"small/pass@8" = 0.1\n"large/pass@2" = 0.1\n'
+    with pytest.raises(RecipeError) as caught:
+        make_ready(read_plan(written(tmp_path, text)), allow_code=False)
+    assert [line.partition(", which")[0] for line in caught.value.mistakes] == [
+        "arms.grpo, tuning metric: small/entropy",  # the highest is no better
+        "arms.base, tuning metric: small/entropy",
+        "equivalence: small/pass@8",  # of two samples
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "differs"),
+    [
+        ("evaluation.data.seed=3", "held_out, in_run"),
+        ("evaluation.questions=5", "held_out, in_run"),
+        ("evaluation.max_new_tokens=40", "max_new_tokens"),
+        ("rewards.correctness.strict=true", "reward"),
+    ],
+)
+def test_arms_that_are_not_asked_the_same_are_refused(tmp_path, setting, differs):
+    text = SMALL.replace('set = ["steps=7", ', f'set = ["{setting}", ')
+    with pytest.raises(RecipeError) as caught:
+        make_ready(read_plan(written(tmp_path, text)), allow_code=False)
+    (found,) = caught.value.mistakes
+    assert found.startswith(f"arms.codistill: its evaluation differs from that of grpo in {differs}, so that")
+
+
+def test_a_choice_may_not_see_the_held_out_questions(tmp_path):
+    text = SMALL.replace("log_samples=0", "evaluation.questions=30")
+    with pytest.raises(RecipeError) as caught:
+        make_ready(read_plan(written(tmp_path, text)), allow_code=False)
+    asks = "tuning.set: its evaluation asks 14 of the held-out questions. A choice may not see them."
+    assert list(caught.value.mistakes) == [f"arms.grpo: {asks}", f"arms.base: {asks}"]
+
+
+def test_every_seeds_models_are_looked_for_before_anything_runs(tmp_path):
+    shutil.copytree(tiny_path("small"), tmp_path / "pair-5")
+    text = SMALL.replace("tiny:small", f"{tmp_path}/pair-{{seed}}")
+    with pytest.raises(RecipeError) as caught:
+        make_ready(read_plan(written(tmp_path, text)), allow_code=False)
+    missing = [line for line in caught.value.mistakes if line.startswith("arms.grpo: policies.small.model")]
+    assert len(missing) == 2
+    assert "pair-6" in missing[0]
+    assert "pair-1" in missing[1]
 
 
 def test_recipes_on_the_command_line():
@@ -182,20 +272,20 @@ def test_matched_keys_and_what_cannot_be_matched():
     assert ready.matched == {"steps": 200, "prompts_per_step": 32}
     assert ready.recipes["codistill"].steps == 200
     assert ready.notes == (
-        "codistill has sampler.samples = 14, and grpo 8",
-        "codistill has selection.rule.keep = 8, and grpo nothing",
+        "not matched: codistill has sampler.samples = 14, and grpo 8",
+        "not matched: codistill has selection.rule.keep = 8, and grpo nothing",
     )
     loose = make_ready(
         plan_of(["grpo", "codistill"], seeds=1, settings=settings, match=False, held_out=held_out),
         allow_code=False,
     )
     assert loose.recipes["codistill"].steps == 100
-    assert "codistill has steps = 100, and grpo 200" in loose.notes
+    assert "not matched: codistill has steps = 100, and grpo 200" in loose.notes
 
 
 def arms_held_against(tmp_path, **against):
     named = "\n".join(
-        f'[arms.{name}]\nrecipe = "grpo"' + (f'\nagainst = "{other}"' if other else "")
+        f'[arms.{name}]\nrecipe = "grpo"' + (f"\nagainst = {json.dumps(other)}" if other else "")
         for name, other in against.items()
     )
     return read_plan(written(tmp_path, f'name = "mine"\nseeds = [0]\n{named}'))
@@ -204,20 +294,17 @@ def arms_held_against(tmp_path, **against):
 @pytest.mark.parametrize(
     ("against", "among", "pairs"),
     [
-        ({"a": None, "b": None, "c": None}, "abc", {"b": "a", "c": "a"}),
-        ({"a": None, "b": None, "c": None}, "bc", {"c": "b"}),  # the first that has the policy
-        (
-            {"a": None, "b": "a", "c": None, "d": "c"},
-            "abcd",
-            {"b": "a", "d": "c"},
-        ),  # c, a base itself, is held against none
-        ({"a": None, "b": "a", "c": "b"}, "abc", {"b": "a", "c": "b"}),
-        ({"a": None, "b": "c", "c": None}, "ab", {}),  # what it is held against does not have the metric
-        ({"a": None, "b": "c", "c": None, "d": None}, "abcd", {"b": "c", "d": "a"}),
+        ({"a": None, "b": None, "c": None}, "abc", ["ba", "ca"]),
+        ({"a": None, "b": None, "c": None}, "bc", ["cb"]),  # the first that has the policy
+        ({"a": None, "b": "a", "c": None, "d": "c"}, "abcd", ["ba", "dc"]),  # c, a base itself, against none
+        ({"a": None, "b": "a", "c": "b"}, "abc", ["ba", "cb"]),
+        ({"a": None, "b": "c", "c": None}, "ab", []),  # what it is held against does not have the metric
+        ({"a": None, "b": "c", "c": None, "d": None}, "abcd", ["bc", "da"]),
+        ({"a": None, "b": ["a", "c"], "c": None}, "abc", ["ba", "bc"]),
     ],
 )
 def test_what_each_arm_is_held_against(tmp_path, against, among, pairs):
-    assert arms_held_against(tmp_path, **against).pairs(list(among)) == pairs
+    assert arms_held_against(tmp_path, **against).pairs(list(among)) == [tuple(pair) for pair in pairs]
 
 
 def test_an_arm_is_held_against_another_one_that_exists(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from grpo_kit.compare.command import choose
 from grpo_kit.compare.jobs import FAILURE, RESULT, Job
 from grpo_kit.compare.plan import Arm, HeldOut, Plan, Tuning
+from grpo_kit.compare.statistics import difference
 from grpo_kit.compare.summary import areas, cost, summarize
 from grpo_kit.compare.tables import document, markdown, tables_of
 
@@ -85,13 +86,14 @@ def test_the_filling_of_a_buffer_is_a_part_of_the_cost():
 def test_differences_are_paired_and_corrected(tmp_path):
     summary = summarize(PLAN, made(tmp_path), {}, ["steps"])
     one, two, three = summary.metrics["small/accuracy"]
-    assert one.difference is None
-    assert two.difference is not None
-    assert two.difference.of.mean == pytest.approx((0.1 + 0.12 + 0.08) / 3)
-    assert two.difference.p_holm == pytest.approx(2 * two.difference.p)
-    assert three.difference is not None
-    assert three.difference.of.count == 2, "the failed seed is left out of the pair, not counted as 0"
-    assert three.difference.p_equivalent < 0.05 < two.difference.p_equivalent
+    assert not one.differences
+    to_two, to_three = two.differences["one"], three.differences["one"]
+    assert to_two.of.mean == pytest.approx((0.1 + 0.12 + 0.08) / 3)
+    assert to_two.p_holm == pytest.approx(2 * to_two.p)
+    assert to_three.of.count == 2, "the failed seed is left out of the pair, not counted as 0"
+    alone = difference(one.values, three.values, 0.05).p_equivalent
+    assert to_three.p_equivalent == pytest.approx(2 * alone), "Holm's over both, of which it is the smaller"
+    assert to_three.p_equivalent < to_two.p_equivalent
     assert summary.failures == [("three", 2, "no more memory")]
     assert set(summary.metrics) == {"small/accuracy", "small/area"}
 
@@ -107,11 +109,11 @@ def test_amounts_that_differ_are_said(tmp_path):
     file = found[3][2].folder / "run" / "metrics.jsonl"
     file.write_text(file.read_text().replace('"learner/small/tokens": 100.0', '"learner/small/tokens": 490.0'))
     notes = summarize(PLAN, found, {}, []).notes
-    assert notes == ["two: tokens/trained/small is 2.00 times that of one"], "(520 + 130 + 130) / 390"
+    assert notes == ["not matched: two: tokens/trained/small is 2.00 times that of one"], "(520 + 130 + 130) / 390"
 
 
 def test_the_tables_say_it_all(tmp_path):
-    summary = summarize(PLAN, made(tmp_path), {}, ["steps differ"])
+    summary = summarize(PLAN, made(tmp_path), {}, ["not matched: steps differ"])
     text = markdown(summary)
     assert "- two is better" in text
     assert "| two | 0.7 ± 0.23 |" in text
@@ -129,8 +131,8 @@ def test_the_tables_say_it_all(tmp_path):
     ]
     whole = json.loads(document(summary))
     assert whole["metrics"]["small/accuracy"][0]["values"] == {"0": 0.5, "1": 0.6, "2": 0.7}
-    assert whole["metrics"]["small/accuracy"][0]["difference"] is None
-    assert whole["metrics"]["small/accuracy"][1]["difference"]["p_equivalent"] > 0.05
+    assert whole["metrics"]["small/accuracy"][0]["differences"] == {}
+    assert whole["metrics"]["small/accuracy"][1]["differences"]["one"]["p_equivalent"] > 0.05
 
 
 def test_tuning_takes_the_highest_mean_and_no_failed_point(tmp_path):
@@ -150,16 +152,16 @@ def test_tuning_takes_the_highest_mean_and_no_failed_point(tmp_path):
     chosen = choose(plan, found)["one"]
     assert (chosen["number"], chosen["point"]) == (2, {"steps": 3})
     assert chosen["scores"] == [[{"steps": 1}, 0.5], [{"steps": 2}, None], [{"steps": 3}, pytest.approx(0.65)]]
-    with pytest.raises(ValueError, match="every point of one has a run without small/accuracy"):
-        choose(plan, found[2:4])
+    assert choose(plan, found[2:4]) == {}, "an arm without a point left is not chosen for"
 
 
 def test_differences_are_to_the_arm_that_is_named(tmp_path):
-    plan = replace(PLAN, arms={**PLAN.arms, "two": Arm(recipe="grpo", against="three")})
+    plan = replace(PLAN, arms={**PLAN.arms, "two": Arm(recipe="grpo", against=("three", "one"))})
     summary = summarize(plan, made(tmp_path), {}, [])
     one, two, three = summary.metrics["small/accuracy"]
-    assert (one.against, two.against, three.against) == (None, "three", None)
-    assert two.difference.of.mean == pytest.approx((0.09 + 0.12) / 2)
-    assert two.difference.of.count == 2
-    assert one.difference is three.difference is None
+    assert not one.differences
+    assert not three.differences
+    assert list(two.differences) == ["three", "one"]
+    assert two.differences["three"].of.mean == pytest.approx((0.09 + 0.12) / 2)
+    assert two.differences["three"].of.count == 2
     assert "| two | three | accuracy | +0.1050 |" in markdown(summary)

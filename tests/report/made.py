@@ -68,3 +68,14 @@ def run_folder(path: Path, *, name: str = "grpo", seed: int = 0, lines=None, sam
     (path / "metrics.jsonl").write_text(lines_of(metrics() if lines is None else lines))
     (path / "samples.jsonl").write_text(lines_of(samples))
     return path
+
+
+def comparison(folder: Path, arms=("grpo",), seeds=(0,), *, begun=None, controls=(), **changes) -> Path:
+    """A folder of a comparison: the plan with its arms, and the runs of those that have begun."""
+    (folder / "recipes").mkdir(parents=True)
+    tables = "".join(f"[arms.{arm}]\ntrain = {str(arm not in controls).lower()}\n" for arm in arms)
+    (folder / "plan.toml").write_text(f"name = 'x'\nseeds = {list(seeds)}\n{tables}")
+    for arm in arms if begun is None else begun:
+        for seed in seeds:
+            run_folder(folder / "runs" / arm / f"seed-{seed}" / "run", name="same", seed=seed, **changes)
+    return folder

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from contextlib import contextmanager
 from importlib import resources
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from grpo_kit import read_recipe
 from grpo_kit.report.command import report_command
 from grpo_kit.run.session import start
 from grpo_kit.run.setup import load_inputs
-from report.made import HOSTILE, lines_of, sample
+from report.made import HOSTILE, lines_of, run_folder, sample
 
 pytestmark = pytest.mark.slow
 SHORT = ["data.rows=64", "steps=2", "prompts_per_step=3", "sampler.samples=4", "selection.rule.keep=3", "log_samples=8"]
@@ -58,23 +59,30 @@ def made(tmp_path_factory):
     return SimpleNamespace(url=(folder / "report.html").as_uri(), rows=written)
 
 
-@pytest.fixture
-def page(browser, made, tmp_path):
-    """The page, opened; at the end nothing was said, asked for or run that should not be."""
+@contextmanager
+def opening(browser, url, picture):
+    """A page, opened; at the end nothing was said, asked for or run that should not be."""
     opened = browser.new_page(viewport={"width": 1400, "height": 1000})
     said, asked = [], []
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.on("dialog", lambda dialog: (said.append("a dialog"), dialog.dismiss()))
     opened.on("request", lambda request: asked.append(request.url))
-    opened.goto(made.url)
+    opened.goto(url)
     opened.wait_for_selector("body[data-ready]")
     yield opened
-    opened.screenshot(path=tmp_path / "page.png")
+    opened.screenshot(path=picture)
     assert said == []
-    assert [url for url in asked if not url.startswith("data:")] == [made.url]
+    assert [url for url in asked if not url.startswith("data:")] == [url]
     assert opened.evaluate("window.__pwned") is None
     opened.close()
+
+
+@pytest.fixture
+def page(browser, made, tmp_path):
+    """The page of the two runs."""
+    with opening(browser, made.url, tmp_path / "page.png") as opened:
+        yield opened
 
 
 def shown(page):
@@ -88,10 +96,14 @@ def choose(page, name, value):
     page.select_option(f"#{name}", value)
 
 
-def test_curves_are_drawn_when_they_come_into_sight(page):
+def draw_all(page):
     for place in page.locator(".plot").all():
         place.scroll_into_view_if_needed()
     page.wait_for_function("[...document.querySelectorAll('.plot')].every((own) => own.querySelector('.main-svg'))")
+
+
+def test_curves_are_drawn_when_they_come_into_sight(page):
+    draw_all(page)
     assert page.locator(".plot").count() > 20
     drawn = page.evaluate(
         "Object.fromEntries([...document.querySelectorAll('.panel')].map((own) => "
@@ -99,6 +111,27 @@ def test_curves_are_drawn_when_they_come_into_sight(page):
     )
     assert len(drawn["Total reward"]) == 2 * 2  # two learners, the band and the line of two equal seeds
     assert drawn["Total reward"][0][:2] == drawn["Total reward"][1]
+
+
+def test_a_group_called_like_a_template_and_markup_is_shown_as_it_is(browser, tmp_path):
+    name = "%{meta.label}<a href='https://evil.example/'>x</a> %{fullData.name} &#123;"
+    line = {"step": 1, "sampler/rows": 1.0, "time/sample": 1.0, f"time/{name}": 1.0}
+    runs = [run_folder(tmp_path / own, name=own, lines=[line]) for own in ("a", "b")]
+    (runs[0] / "recipe.resolved.toml").write_text(f"name = {json.dumps(name)}")
+    report_command(runs, tmp_path / "report.html", Console(quiet=True))
+    with opening(browser, (tmp_path / "report.html").as_uri(), tmp_path / "page.png") as page:
+        draw_all(page)
+        assert name in page.locator(".legendtext").all_text_contents()
+        assert name in page.locator(".ytick text").all_text_contents()
+        hovered = ""
+        for plot in page.locator(".plot").all():
+            plot.scroll_into_view_if_needed()
+            for place in plot.locator(".point").all():
+                place.hover(force=True)
+                page.wait_for_timeout(200)
+                hovered += plot.locator(".hoverlayer").text_content()
+                assert page.locator(".plot svg a").count() == 0
+        assert name in hovered
 
 
 def test_filters_reduce_the_rows_as_computed_from_the_file(page, made):

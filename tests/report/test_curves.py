@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from grpo_kit.report.bands import band
+from grpo_kit.report.bands import MOST_POINTS, band
 from grpo_kit.report.command import report_data
 from grpo_kit.report.figures import COLORS, curves, shown, stage_times
 from grpo_kit.report.panels import KNOWN, Panel, panels
@@ -43,6 +43,23 @@ def test_one_seed_is_its_own_numbers_and_a_step_written_twice_is_the_last():
     found = band([lines], "x")
     assert (found.steps, found.mean, found.seeds) == ((1, 2, 4), (0.1, 0.3, None), (1, 1, 0))
     assert list(found.stretches()) == []
+
+
+@given(st.integers(1, 200), st.integers(2, 50))
+def test_a_long_curve_has_so_many_points_from_the_first_to_the_last(count, most):
+    found = band([[{"step": step, "x": 2.0 * step} for step in range(count)]], "x").thinned(most)
+    assert (found.steps[0], found.steps[-1]) == (0, count - 1)
+    assert len(found.steps) == len({*found.steps}) <= most
+    assert found.steps == tuple(range(count)) or count > most
+    assert found.mean == found.low == found.high == tuple(2.0 * step for step in found.steps)
+
+
+def test_a_picture_of_a_long_run_is_thinned(tmp_path):
+    lines = [{"step": step, "x": float(step)} for step in range(5001)]
+    runs, _ = read_runs([run_folder(tmp_path / "run", lines=lines)])
+    (line,) = curves(panels(["x"], [])[0], grouped(runs))["data"]
+    assert 1000 < len(line["x"]) <= MOST_POINTS
+    assert (line["x"][0], line["x"][-1], line["y"][-1]) == (0, 5000, 5000.0)
 
 
 def made(tmp_path, **more):
@@ -96,6 +113,26 @@ def test_the_summary_goes_from_the_first_evaluation_to_the_last(tmp_path):
     }
 
 
+def test_the_summary_ends_where_all_seeds_are(tmp_path):
+    accuracies = {0: [0.25, 0.5, 0.875], 1: [0.5, 0.75]}
+    folders = [
+        run_folder(
+            tmp_path / str(seed),
+            seed=seed,
+            lines=[{"step": 10 * place, "eval/small/accuracy": value} for place, value in enumerate(own)],
+        )
+        for seed, own in accuracies.items()
+    ]
+    below = "0.500 to 0.750; at step 10, the last that all seeds have; some are at 20"
+    assert _lines(folders) == [[["grpo", ""], ["0, 1", ""], ["10-20", ""], ["0.375 → 0.625", below]]]
+    folders.append(run_folder(tmp_path / "2", seed=2, lines=[{"step": 1}]))
+    assert _lines(folders)[0][3] == ["-", "no step that all 3 seeds have yet; step 20 is the last of some"]
+
+
+def _lines(folders):
+    return report_data(grouped(read_runs(folders)[0]), [], [])["summary"]["lines"]
+
+
 def test_statuses_and_components_are_told_apart_by_the_recipe():
     keys = ["reward/small/task", "reward/small/task_two", "reward/small/task_two_timeout", "reward/small/task_timeout"]
     found = panels(keys, ["task", "task_two"])
@@ -123,14 +160,35 @@ def test_every_metric_is_drawn_once_and_in_order():
     )
 
 
+def test_flops_and_tokens_trained_on_have_their_panels():
+    keys = [f"flops/{policy}/{stage}" for policy in ("large", "small") for stage in ("sample", "score", "update")]
+    found = panels([*keys, "learner/large/tokens", "learner/small/tokens"], [])
+    assert [(own.section, own.title, own.key) for own in found] == [
+        ("Optimizer", "Tokens trained on", "learner/<learner>/tokens"),
+        ("Speed", "Model FLOPs a step, by policy and stage", "flops/<policy>/<stage>"),
+    ]
+    assert found[0].series == (("large", "learner/large/tokens"), ("small", "learner/small/tokens"))
+    assert found[1].series == tuple((key.removeprefix("flops/"), key) for key in keys)
+
+
 def test_the_keys_of_panels_are_documented():
     documented = set(re.findall(r"^\| `([^`]+)` \|", METRICS.read_text(), re.MULTILINE))
-    ours = {key for _, _, key in KNOWN} - {"sampler/length_<of>", "sampler/mismatch/<policy>/<what>"}
-    assert ours <= documented
+    several = {"sampler/length_<of>", "sampler/mismatch/<policy>/<what>", "flops/<policy>/<stage>"}
+    assert {key for _, _, key in KNOWN} - several <= documented
 
 
 def test_names_are_no_markup():
     assert shown("a\x1b<b>&\n") == r"a\x1b&lt;b&gt;&amp;\n"
+
+
+def test_names_are_no_templates(tmp_path):
+    assert shown("%{meta.label}%{{") == "%&#123;meta.label}%&#123;{"
+    runs, _ = read_runs([run_folder(tmp_path / "run", lines=[{"step": 1, "x": 1.0, "time/%{y}": 1.0}])])
+    groups = {"%{meta.label}": runs, "two": runs}
+    for figure in (curves(panels(["x"], [])[0], groups), stage_times(groups)):
+        for own in figure["data"]:
+            assert "meta" not in own
+            assert not any("%{" in str(text) for text in (own["name"], own["x"], own["y"]))
 
 
 def test_hostile_labels_reach_no_picture(tmp_path):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from grpo_kit.cli import app
 from grpo_kit.report.page import MARK, as_data, page, policy
 from grpo_kit.report.runs import read_runs
-from grpo_kit.report.tokens import thinned, token_row, token_rows
+from grpo_kit.report.tokens import token_row, token_rows
 from report.made import HOSTILE, lines_of, metrics, run_folder, sample
 
 
@@ -132,20 +132,6 @@ def test_lines_of_an_older_version_have_their_completion():
     assert row["text"] == r"a\x00"
     assert row["advantage"] == row["entropy"] == {}
     assert token_row({"step": 1, "tokens": []} | {"rewards": {"task": None}})["rewards"] == {"task": None}
-
-
-def test_a_page_holds_so_many_tokens_from_the_first_step_to_the_last(tmp_path):
-    rows = [{"step": step, "tokens": [0] * 10} for step in range(1, 11) for _ in range(2)]
-    assert thinned(rows, 200) == rows
-    assert [row["step"] for row in thinned(rows, 199)] == [1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 10, 10]
-    assert [row["step"] for row in thinned(rows, 60)] == [1, 1, 9, 9, 10, 10]
-    assert [row["step"] for row in thinned(rows, 25)] == [1, 1]
-    assert len(thinned(rows, 0)) == 1
-    runs = read_runs([run_folder(tmp_path / "run", samples=[sample(step) for step in (1, 2, 3)])])[0]
-    found, notes = token_rows(runs, most=6)
-    assert [row["step"] for row in found[0]["rows"]] == [1, 3]
-    assert "2 of 3 completions are in the token view (2 of 3 steps), since a page holds 6 tokens" in notes[0]
-    assert token_rows(read_runs([run_folder(tmp_path / "none")])[0]) == ([], [])
 
 
 def test_where_the_report_goes(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 
 from grpo_kit.report.lines import read_lines
 from grpo_kit.report.runs import grouped, read_runs
-from report.made import metrics, run_folder, sample
+from report.made import comparison, metrics, run_folder, sample
 
 
 def labels(folders):
@@ -26,6 +26,24 @@ def test_equal_names_and_seeds_are_told_apart_by_their_folders(tmp_path):
     assert list(labels(deep)) == [str(folder) for folder in deep]
 
 
+def test_equal_arms_of_two_comparisons_are_told_apart(tmp_path):
+    one, two = (comparison(tmp_path / name, ["grpo", name], seeds=(0, 1)) for name in ("one", "two"))
+    later = comparison(tmp_path / "later", seeds=(1, 2))
+    both = [(0, "run"), (1, "run")]
+    assert labels([one, two]) == {"one/grpo": both, "one": both, "two/grpo": both, "two": both}
+    assert list(labels([one, later])) == ["one/grpo", "one", "later/grpo"]  # all seeds of an arm stay together
+    deep = [comparison(tmp_path / name / "same") for name in "ab"]
+    assert list(labels(deep)) == [f"{folder}/grpo" for folder in deep]
+
+
+def test_an_arm_and_a_run_of_one_name_are_told_apart(tmp_path):
+    own, run, other = comparison(tmp_path / "own"), run_folder(tmp_path / "run"), run_folder(tmp_path / "x", seed=1)
+    assert labels([own, run, other]) == {"own/grpo": [(0, "run")], "run": [(0, "run")], "grpo": [(1, "x")]}
+    arm = comparison(tmp_path / "arm", ["a", "b"])
+    runs = [run_folder(tmp_path / "b", name="a"), run_folder(tmp_path / "c", name="c")]
+    assert list(labels([arm, *runs])) == ["arm/a", "b", str(runs[0]), "c"]  # the folder is called like an arm
+
+
 def test_a_comparison_is_grouped_by_its_arms(tmp_path):
     for arm in ("first", "second"):
         for seed in (0, 1):
@@ -41,6 +59,39 @@ def test_runs_of_a_comparison_that_have_not_begun_are_left_out(tmp_path):
     runs, notes = read_runs([tmp_path])
     assert [run.label for run in runs] == ["a"]
     assert notes == [f"{late}: no metrics yet; left out"]
+
+
+def test_arms_come_in_the_order_of_the_plan(tmp_path):
+    made = comparison(tmp_path / "made", ["small", "base", "large"])
+    run_folder(made / "runs" / "another" / "seed-0" / "run")
+    assert list(labels([made])) == ["small", "base", "large", "another"]
+
+
+def test_arms_without_a_run_are_said(tmp_path):
+    made = comparison(tmp_path / "made", ["base", "b", "late", "a", "prompt"], begun="ab", controls=("base", "prompt"))
+    runs, notes = read_runs([made])
+    assert [run.label for run in runs] == ["b", "a"]
+    assert notes == [
+        f"{made}: no run to draw of base, prompt: not trained (train = false); left out",
+        f"{made}: no run to draw of late: not begun yet; left out",
+    ]
+    (made / "plan.toml").write_text("arms = 3")
+    assert [run.label for run in read_runs([made])[0]] == ["a", "b"]
+    (made / "plan.toml").write_text("[arms")
+    with pytest.raises(ValueError, match=r"plan\.toml cannot be read: "):
+        read_runs([made])
+
+
+def test_a_comparison_of_which_nothing_has_begun(tmp_path):
+    early = comparison(tmp_path / "early", begun=())
+    with pytest.raises(ValueError, match=r"^no reported run of .*early has begun yet\. Draw it again once one has\.$"):
+        read_runs([early])
+    (early / "runs" / "grpo" / "seed-0").mkdir(parents=True)
+    with pytest.raises(ValueError, match="has begun yet"):
+        read_runs([early])
+    asked = comparison(tmp_path / "asked", begun=(), controls=("grpo",))
+    with pytest.raises(ValueError, match="asked has no run to draw: none of its arms is trained"):
+        read_runs([asked])
 
 
 def test_folders_that_are_no_runs(tmp_path):

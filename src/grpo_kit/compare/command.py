@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from grpo_kit.compare.jobs import Job, Jobs
 from grpo_kit.compare.plan import Plan, default_folder
 from grpo_kit.compare.pool import Pool
-from grpo_kit.compare.reading import Ready, make_ready
+from grpo_kit.compare.ready import Ready, make_ready
 from grpo_kit.compare.statistics import refuse_without_libraries
 from grpo_kit.compare.summary import summarize
 from grpo_kit.compare.tables import document, markdown, show
@@ -40,7 +40,7 @@ def compare(plan: Plan, *, workers: int, out: Path | None, allow_code: bool, con
         raise ValueError(f"{folder} exists already; nothing was written. Give a new --out, or --resume {folder}.")
     ready = make_ready(plan, allow_code=allow_code)
     for line in ready.notes:
-        say(console, f"not matched: {line}", style="yellow")
+        say(console, line, style="yellow")
     try:
         with whole_folder(folder, replace=False) as inside:
             _write(inside, ready)
@@ -88,30 +88,45 @@ def _run_all(folder: Path, *, workers: int, allow_code: bool, console: Console) 
     interrupt = Interrupt()
     pool = Pool(workers=workers, console=console, interrupt=interrupt)
     with interrupt.handling():
-        chosen: dict[str, Any] = {}
+        chosen, notes = dict[str, Any](), list[str](known["notes"])
         if plan.tuning is not None:
             tuning = list(jobs.tuning())
-            if not pool.run([job for _, _, job in tuning], "tuning"):
-                return _stopped(folder, console)
-            chosen = choose(plan, tuning)
-            write_text(folder / CHOSEN, json.dumps(chosen, indent=1) + "\n")
-        reported = list(jobs.reported({name: found["number"] for name, found in chosen.items()}))
-        whole = pool.run([job for _, _, job in reported], "runs")
-    summary = summarize(plan, reported, chosen, known["notes"])
+            if (folder / CHOSEN).exists():  # runs that are reported were made by it
+                chosen = json.loads((folder / CHOSEN).read_text(encoding="utf-8"))
+            else:
+                _run_jobs(pool, [job for _, _, job in tuning], "tuning")
+                if interrupt.asked:
+                    return _stopped(folder, console)
+                chosen = choose(plan, tuning)
+                write_text(folder / CHOSEN, json.dumps(chosen, indent=1) + "\n")
+            failed = [job for _, _, job in tuning if job.state == "failed"]
+            notes += [f"tuning, {job.label}: its point is out, since the run failed: {job.failure()}" for job in failed]
+        lost = [name for name in plan.tuned if name not in chosen]
+        failures = [(name, seed, "no point of its grid has a result") for name in lost for seed in plan.seeds]
+        numbers = {name: found["number"] for name, found in chosen.items()}
+        reported = [own for own in jobs.reported(numbers) if own[0] not in lost]
+        whole = _run_jobs(pool, [job for _, _, job in reported], "runs")
+    summary = summarize(plan, reported, chosen, notes, failures)
     write_text(folder / "summary.json", document(summary))
     write_text(folder / "summary.md", markdown(summary))
     show(summary, console)
     if not whole:
         return _stopped(folder, console)
-    again = f"; --resume {folder} tries the {len(summary.failures)} without a result again" if summary.failures else ""
+    again = f"; --resume {folder} tries those without a result again" if summary.failures else ""
     say(console, f"comparison: {folder} (summary.md, summary.json){again}")
     return 1 if summary.failures else 0
+
+
+def _run_jobs(pool: Pool, jobs: Sequence[Job], stage: str) -> bool:
+    for job in jobs:
+        job.refuse_another()
+    return pool.run(jobs, stage)
 
 
 def choose(plan: Plan, tuning: list[tuple[str, int, Job]]) -> dict[str, Any]:
     """The point of each tuned arm with the highest mean metric; a point with a failed run is out.
 
-    ValueError where no point of an arm is left.
+    An arm none of whose points is left is not among them.
     """
     scores: dict[str, dict[int, list[float]]] = {}
     for arm, number, job in tuning:
@@ -122,9 +137,7 @@ def choose(plan: Plan, tuning: list[tuple[str, int, Job]]) -> dict[str, Any]:
         means = {number: math.fsum(values) / len(values) for number, values in by_point.items()}
         whole = {number: mean for number, mean in means.items() if not math.isnan(mean)}
         if not whole:
-            raise ValueError(
-                f"tuning: every point of {arm} has a run without {plan.metric_of(arm)}; look at their logs."
-            )
+            continue
         best, points = max(whole, key=lambda number: (whole[number], -number)), plan.arms[arm].points
         listed = [[points[number], None if math.isnan(mean) else mean] for number, mean in means.items()]
         chosen[arm] = {"number": best, "point": points[best], "metric": plan.metric_of(arm), "scores": listed}

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_kit.compare.plan import HeldOut, Plan, held_out_of, settings_of
+from grpo_kit.compare.plan import HeldOut, Plan, held_out_of, settings_of, shown
 from grpo_kit.disk import write_text
 
 JOB, RESULT, FAILURE, LOG = "job.json", "result.json", "failure.json", "log.txt"
@@ -23,6 +23,7 @@ class Job:
         settings: put over it.
         held_out: the questions asked at the end; None in tuning.
         train: whether there are steps, or only the questions.
+        tuning: whether it helps to choose a point, so that it may not see the held-out questions.
         allow_code: whether the recipe may name functions.
         label: the run in a line of progress.
         steps: how many the run has.
@@ -34,6 +35,7 @@ class Job:
     held_out: HeldOut | None
     train: bool
     allow_code: bool
+    tuning: bool = False
     label: str = ""
     steps: int = 0
 
@@ -56,6 +58,19 @@ class Job:
         """Leave it for its worker."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / JOB, json.dumps(asdict(self) | {"folder": str(self.folder)}, indent=1) + "\n")
+
+    def refuse_another(self) -> None:
+        """ValueError where the folder has a run of another job, whose result would be taken for this one's."""
+        if not (self.folder / JOB).exists():
+            return
+        before = Job.read(self.folder)
+        changed = sorted({*before.settings} ^ {*self.settings})
+        changed += ["held_out"] if before.held_out != self.held_out else []
+        if changed:
+            raise ValueError(
+                f"{self.folder} has a run of another plan ({'; '.join(changed)} differ). Remove that folder to run it "
+                "anew, or compare into a new --out."
+            )
 
     @classmethod
     def read(cls, folder: Path) -> "Job":
@@ -116,19 +131,16 @@ class Jobs:
 
     def _job(self, folder: Path, name: str, point: Mapping[str, Any], seed: int, *, tuning: bool = False) -> Job:
         plan, arm = self.plan, self.plan.arms[name]
-        settings = settings_of(plan, arm, self.matched, point, seed)
-        tuned_by_questions = tuning and not arm.train  # a control has no steps, so its questions are the run's own
-        if tuning and plan.tuning is not None:
-            settings += plan.tuning.set
-        held_out = held_out_of(plan, point) if not tuning or tuned_by_questions else None
-        shown = ", ".join(f"{key.rpartition('.')[2]}={value:g}" for key, value in point.items()) if tuning else ""
+        # A control has no steps, so it is chosen by questions: those of its recipe, which are not the held-out ones.
+        asks = not tuning or not arm.train
         return Job(
             folder=folder,
             recipe=str(self.root / "recipes" / f"{name}.toml"),
-            settings=tuple(settings),
-            held_out=held_out,
+            settings=tuple(settings_of(plan, arm, self.matched, point, seed, tuning=tuning)),
+            held_out=held_out_of(plan, point, seed) if asks else None,
             train=arm.train,
+            tuning=tuning,
             allow_code=self.allow_code,
-            label=f"{name} {f'({shown}) ' if shown else ''}seed {seed}",
+            label=f"{name} {f'({shown(point)}) ' if tuning else ''}seed {seed}",
             steps=self.steps.get(name, 0) if arm.train else 0,
         )

@@ -1,14 +1,14 @@
 """What is compared: arms, seeds, the held-out questions, and how learning rates are found, written before any run."""
 
 import itertools
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from grpo_kit.explain.options import toml
 from grpo_kit.parts import Name, table
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -65,8 +65,8 @@ class Arm:
         grid: values tried in tuning, by key; `held_out.temperature` is one, too. Every combination is a point.
         metric: the tuning's metric for this arm, where it is another one.
         train: False leaves the policies as they are and asks them the held-out questions: a control.
-        against: the arm that this one is held against. By default it is the first one that has the policy; but an arm
-            that others name here is held against none.
+        against: the arm, or arms, that this one is held against. By default it is the first one that has the policy;
+            but an arm that others name here is held against none.
     """
 
     recipe: str
@@ -74,7 +74,12 @@ class Arm:
     grid: Mapping[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
     metric: Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")] | None = None
     train: bool = True
-    against: Name | None = None
+    against: Name | tuple[Name, ...] = ()
+
+    @property
+    def bases(self) -> tuple[Name, ...]:
+        """The arms that it names to be held against."""
+        return (self.against,) if isinstance(self.against, str) else self.against
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -113,14 +118,13 @@ class Plan:
         """The arms with more than one point to choose from."""
         return {name: arm for name, arm in self.arms.items() if len(arm.points) > 1}
 
-    def pairs(self, among: Sequence[str]) -> dict[str, str]:
-        """Of the arms given, those that are held against another one of them, and against which."""
-        held_against = {arm.against for arm in self.arms.values()}
-        found = dict[str, str]()
+    def pairs(self, among: Sequence[str]) -> list[tuple[str, str]]:
+        """Of the arms given, each one that is held against another one of them, and that one."""
+        named = {base for arm in self.arms.values() for base in arm.bases}
+        found: list[tuple[str, str]] = []
         for name in among:
-            other = self.arms[name].against or (among[0] if name not in held_against else name)
-            if other != name and other in among:
-                found[name] = other
+            bases = self.arms[name].bases or (() if name in named else (among[0],))
+            found += [(name, base) for base in bases if base != name and base in among]
         return found
 
     def metric_of(self, arm: str) -> str:
@@ -129,33 +133,43 @@ class Plan:
         return self.arms[arm].metric or self.tuning.metric
 
 
-def settings_of(plan: Plan, arm: Arm, matched: Mapping[str, Any], point: Mapping[str, Any], seed: int) -> list[str]:
+def settings_of(
+    plan: Plan, arm: Arm, matched: Mapping[str, Any], point: Mapping[str, Any], seed: int, *, tuning: bool = False
+) -> list[str]:
     """What is put over an arm's recipe for one run: matched keys, the plan's, the arm's, the point's, the seed."""
-    own = [*plan.set, *arm.set]
+    own = [*plan.set, *arm.set, *(plan.tuning.set if tuning and plan.tuning else ())]
     named = {key.partition("=")[0].strip() for key in own}
     common = [_setting(key, value) for key, value in matched.items() if key not in named]
     chosen = [_setting(key, value) for key, value in point.items() if key != TEMPERATURE]
     return [text.replace("{seed}", str(seed)) for text in (*common, *own, *chosen, f"seed={seed}")]
 
 
-def held_out_of(plan: Plan, point: Mapping[str, Any]) -> HeldOut:
+def held_out_of(plan: Plan, point: Mapping[str, Any], seed: int) -> HeldOut:
     """The held-out questions of one run: at the point's temperature, where it has one."""
-    return replace(plan.held_out, temperature=point[TEMPERATURE]) if TEMPERATURE in point else plan.held_out
+    settings = tuple(text.replace("{seed}", str(seed)) for text in plan.held_out.set)
+    return replace(plan.held_out, temperature=point.get(TEMPERATURE, plan.held_out.temperature), set=settings)
+
+
+def shown(point: Mapping[str, Any]) -> str:
+    """A point in words."""
+    return ", ".join(f"{key.rpartition('.')[2]} = {value}" for key, value in point.items())
 
 
 def mistakes_of(plan: Plan) -> Iterator[str]:
     """What is wrong with a plan by itself, a line each."""
     yield from _repeated("seeds", plan.seeds)
+    yield from _own_keys("set", _keys(plan.set))
+    yield from _own_keys("held_out.set", _keys(plan.held_out.set))
+    yield from _own_keys("tuning.set", _keys(plan.tuning.set) if plan.tuning else ())
     for name, arm in plan.arms.items():
-        for key in (*(text.partition("=")[0].strip() for text in (*plan.set, *arm.set)), *arm.grid):
-            if key in OWN_KEYS:
-                yield f"arms.{name}: {key} is set by the comparison itself. Remove it."
+        yield from _own_keys(f"arms.{name}", (*_keys(arm.set), *arm.grid))
         for value in arm.grid.get(TEMPERATURE, ()):
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
                 yield f"arms.{name}.grid.{TEMPERATURE}: {value!r}. Give numbers above 0."
-        if arm.against is not None and (arm.against == name or arm.against not in plan.arms):
-            others = ", ".join(other for other in plan.arms if other != name) or "none"
-            yield f"arms.{name}.against: {arm.against}, which is no other arm. Known: {others}."
+        for base in arm.bases:
+            if base == name or base not in plan.arms:
+                others = ", ".join(other for other in plan.arms if other != name) or "none"
+                yield f"arms.{name}.against: {base}, which is no other arm. Known: {others}."
         if not arm.train and set(arm.grid) - {TEMPERATURE}:
             yield f"arms.{name}.grid: an arm that is not trained has only {TEMPERATURE} to vary."
     if plan.tuning is None and plan.tuned:
@@ -179,5 +193,15 @@ def _repeated(place: str, seeds: Sequence[int]) -> Iterator[str]:
         yield f"{place}: one is named twice. Each seed is one run an arm."
 
 
+def _keys(settings: Settings) -> list[str]:
+    return [text.partition("=")[0].strip() for text in settings]
+
+
+def _own_keys(place: str, keys: Iterable[str]) -> Iterator[str]:
+    for key in keys:
+        if key in OWN_KEYS:
+            yield f"{place}: {key} is set by the comparison itself. Remove it."
+
+
 def _setting(key: str, value: Any) -> str:
-    return f"{key}={json.dumps(value)}"
+    return f"{key}={toml(value)}"

@@ -36,7 +36,7 @@ class Pool:
     workers: int
     console: Console
     interrupt: Interrupt
-    running: dict[Job, tuple[subprocess.Popen[bytes], IO[bytes], float]] = field(default_factory=dict, init=False)
+    running: dict[Job, tuple[subprocess.Popen[bytes], IO[bytes], int]] = field(default_factory=dict, init=False)
 
     def run(self, jobs: Sequence[Job], stage: str) -> bool:
         """Run the jobs that have no result yet, in order; whether it came to the end of them."""
@@ -88,14 +88,14 @@ class Pool:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
         )
-        self.running[job] = process, log, time.monotonic()
+        self.running[job] = process, log, log.tell()
 
     def _end(self, job: Job) -> None:
-        process, log, _ = self.running.pop(job)
+        process, log, before = self.running.pop(job)
         log.close()
-        if job.state == "ended" or process.returncode == INTERRUPTED or self.interrupt.asked:
+        if job.state == "ended" or self.interrupt.asked:
             return
-        reason = _reason(job, process.returncode)
+        reason = _reason(job, process.returncode, before)
         write_text(job.folder / FAILURE, json.dumps({"reason": reason, "exit_code": process.returncode}) + "\n")
 
     def _say_end(self, job: Job, head: str, left: str) -> None:
@@ -135,13 +135,11 @@ def _summary(job: Job) -> str:
     return ", ".join(shown) or "ended"
 
 
-def _reason(job: Job, code: int) -> str:
-    """Why a worker ended without a result: what it said of it, else its last line."""
-    lines = [
-        line.strip()
-        for line in (job.folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-        if line.strip()
-    ]
+def _reason(job: Job, code: int, before: int) -> str:
+    """Why a worker ended without a result: what it said of it, else its last line; its log begins at an offset."""
+    text = (job.folder / LOG).read_bytes()[before:].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = next((line for line in reversed(lines) if line.startswith("stopped: ")), lines[-1] if lines else "no word")
     killed = f"killed by signal {-code}; last line: " if code < 0 else ""
+    killed = "stopped from outside; last line: " if code == INTERRUPTED else killed
     return one_line(f"{killed}{said.removeprefix('stopped: ')}")[:500]

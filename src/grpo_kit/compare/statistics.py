@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -34,8 +34,9 @@ class Difference:
     Attributes:
         of: the mean of the differences with its interval.
         p: of the paired t-test that it is 0; NaN of fewer than two pairs.
-        p_holm: the same after Holm's correction over the arms; set by the summary, which knows the family.
+        p_holm: the same after Holm's correction over a family; see `corrected`.
         p_equivalent: of the two one-sided tests that it is at least the margin away; small means equal within it.
+            `corrected` makes it Holm's, too.
     """
 
     of: Estimate
@@ -108,6 +109,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     for place, p in zip(places, corrected, strict=True):
         found[place] = float(p)
     return found
+
+
+def corrected(family: Sequence[Difference]) -> list[Difference]:
+    """Differences with Holm's correction over all of them: of the tests of no difference, and of those of equality."""
+    different, equal = holm([own.p for own in family]), holm([own.p_equivalent for own in family])
+    return [
+        replace(own, p_holm=p, p_equivalent=p_equivalent)
+        for own, p, p_equivalent in zip(family, different, equal, strict=True)
+    ]
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:

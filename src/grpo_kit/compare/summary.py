@@ -8,9 +8,12 @@ from typing import Any
 
 from grpo_kit.compare.jobs import Job
 from grpo_kit.compare.plan import Plan
-from grpo_kit.compare.statistics import Difference, Estimate, area, difference, estimate, holm
+from grpo_kit.compare.statistics import Difference, Estimate, area, corrected, difference, estimate
+from grpo_kit.evaluation.estimates import sizes
 
 BySeed = Mapping[int, float]
+Failure = tuple[str, int, str]
+"""Arm, seed and reason of a run without a result."""
 COMPARED = ("accuracy", "greedy", "pass@", "entropy", "length", "area")
 """Which metrics are compared, in this order; pass@1 is the accuracy."""
 BIGGEST_MISMATCH = 0.01
@@ -19,13 +22,12 @@ BIGGEST_MISMATCH = 0.01
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One arm's metric: its values, and how far they are from those of the arm that it is held against, if any."""
+    """One arm's metric: its values, and how far they are from those of each arm that it is held against."""
 
     arm: str
     values: BySeed
     estimate: Estimate
-    against: str | None
-    difference: Difference | None
+    differences: Mapping[str, Difference]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,14 +40,14 @@ class Summary:
         metrics: rows by `<policy>/<metric>`, in the order of the arms.
         costs: means over seeds by arm: seconds by stage, tokens, updates, FLOPs by policy.
         failures: arm, seed and reason of each run without a result.
-        notes: what is not matched, a line each.
+        notes: what is not matched, and which points were lost, a line each.
     """
 
     plan: Plan
     chosen: Mapping[str, Mapping[str, Any]]
     metrics: Mapping[str, Sequence[Row]]
     costs: Mapping[str, Mapping[str, float]]
-    failures: Sequence[tuple[str, int, str]]
+    failures: Sequence[Failure]
     notes: Sequence[str]
 
 
@@ -54,11 +56,12 @@ def summarize(
     jobs: Sequence[tuple[str, int, Job]],
     chosen: Mapping[str, Mapping[str, Any]],
     notes: Sequence[str],
+    failed: Sequence[Failure] = (),
 ) -> Summary:
-    """Everything about the runs that ended; the others are failures."""
+    """Everything about the runs that ended; the others are failures, beside those that are known already."""
     values: dict[str, dict[str, dict[int, float]]] = {}
     costs: dict[str, list[dict[str, float]]] = {}
-    failures: list[tuple[str, int, str]] = []
+    failures = list(failed)
     for arm, seed, job in jobs:
         if job.state == "ended":
             lines, result = job.metrics(), job.result()
@@ -121,22 +124,16 @@ def _rows(plan: Plan, key: str, by_arm: Mapping[str, BySeed]) -> list[Row]:
     """One metric of every arm that has it, with the differences of one family, corrected together."""
     arms, margin = [name for name in plan.arms if name in by_arm], plan.equivalence.get(key)
     pairs = plan.pairs(arms)
-    found = {name: difference(by_arm[other], by_arm[name], margin) for name, other in pairs.items()}
-    corrected = dict(zip(found, holm([own.p for own in found.values()]), strict=True))
+    found = corrected([difference(by_arm[other], by_arm[name], margin) for name, other in pairs])
     return [
         Row(
             arm=name,
             values=by_arm[name],
             estimate=estimate(list(by_arm[name].values())),
-            against=pairs.get(name),
-            difference=_with_holm(found[name], corrected[name]) if name in found else None,
+            differences={other: own for (arm, other), own in zip(pairs, found, strict=True) if arm == name},
         )
         for name in arms
     ]
-
-
-def _with_holm(found: Difference, p: float) -> Difference:
-    return Difference(of=found.of, p=found.p, p_holm=p, p_equivalent=found.p_equivalent)
 
 
 def _unequal(plan: Plan, costs: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
@@ -148,7 +145,7 @@ def _unequal(plan: Plan, costs: Mapping[str, Mapping[str, float]]) -> Iterator[s
             if here is None or not key.startswith(("tokens/", "updates/")) or not there:
                 continue
             if abs(here / there - 1) > BIGGEST_MISMATCH:
-                yield f"{name}: {key} is {here / there:.2f} times that of {arms[0]}"
+                yield f"not matched: {name}: {key} is {here / there:.2f} times that of {arms[0]}"
 
 
 def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -158,6 +155,17 @@ def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _add(found: dict[str, float], key: str, value: float | None) -> None:
     found[key] = found.get(key, 0.0) + (value or 0.0)
+
+
+def compared(samples: int) -> list[str]:
+    """The metrics of a policy that are compared, where so many completions of each held-out question are taken."""
+    found = [name for name in COMPARED if not name.endswith("@")]
+    return found + [f"pass@{k}" for k in sizes(samples) if k > 1]
+
+
+def better_when_higher(samples: int) -> list[str]:
+    """Those of an evaluation in a run by which a point of a grid may be chosen."""
+    return ["accuracy", "greedy", *(f"pass@{k}" for k in sizes(samples))]
 
 
 def _rank(key: str) -> int | None:

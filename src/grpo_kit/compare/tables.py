@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from grpo_kit.compare.statistics import Estimate
+from grpo_kit.compare.statistics import Difference, Estimate
 from grpo_kit.compare.summary import Row, Summary
 from grpo_kit.parts import as_table
 from grpo_kit.terminal import say, visible
@@ -82,15 +82,16 @@ def document(summary: Summary) -> str:
 def notes(summary: Summary) -> list[str]:
     """What has to be known to read the tables."""
     count = len(summary.plan.seeds)
+    seeds = f"{count} seed{'s' if count != 1 else ''}"
     lines = [
-        "differences are paired by seed; intervals are "
-        f"t-intervals at 95 % over {count} seed{'s' if count != 1 else ''}; p is Holm's over the arms",
+        f"differences are paired by seed; intervals are t-intervals at 95 % over {seeds}",
+        "p is Holm's over the differences of a metric, and so is that of equality",
         "accuracy, greedy, pass@k, entropy (nats a token) and length are of the last weights on the held-out "
         "questions; area is the mean height of the accuracy curve on the run's own evaluation questions",
     ]
     if count == 1:
         lines.append("one seed says nothing about how much a difference varies: there are no intervals")
-    lines += [f"not matched: {line}" for line in summary.notes]
+    lines += summary.notes
     lines += [f"no result: {arm} seed {seed}: {reason}" for arm, seed, reason in summary.failures]
     return lines
 
@@ -105,10 +106,9 @@ def _of_policy(summary: Summary, policy: str) -> Iterator[Grid]:
     lines: list[list[str]] = []
     for name, rows in metrics.items():
         for row in rows:
-            if (found := row.difference) is None or row.against is None:
-                continue
-            cells = [row.arm, row.against, name, f"{found.of.mean:+.4f}", _interval(found.of), _p(found.p_holm)]
-            lines.append([*cells, str(found.of.count), *([_equal(row, margins.get(name))] if margins else [])])
+            for base, found in row.differences.items():
+                cells = [row.arm, base, name, f"{found.of.mean:+.4f}", _interval(found.of), _p(found.p_holm)]
+                lines.append([*cells, str(found.of.count), *([_equal(found, margins.get(name))] if margins else [])])
     if lines:
         columns = ("arm", "against", "metric", "difference", "95 % interval", "p (Holm)", "seeds")
         yield f"{policy}: differences", (*columns, *(["equal within"] if margins else [])), lines
@@ -146,10 +146,10 @@ def _p(value: float) -> str:
     return "-" if math.isnan(value) else f"< {SMALL:g}" if value < SMALL else f"{value:.4f}"
 
 
-def _equal(row: Row, margin: float | None) -> str:
-    if margin is None or row.difference is None:
+def _equal(found: Difference, margin: float | None) -> str:
+    if margin is None:
         return "-"
-    p = row.difference.p_equivalent
+    p = found.p_equivalent
     said = "-" if math.isnan(p) else "yes" if p < 0.05 else "not shown"
     return f"{margin:g}: {said} (p {_p(p)})"
 

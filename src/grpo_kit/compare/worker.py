@@ -17,7 +17,7 @@ from rich.console import Console
 from grpo_kit.buffers import Buffer
 from grpo_kit.commands.consoles import quiet_console
 from grpo_kit.compare.jobs import RESULT, Job
-from grpo_kit.compare.reading import held_out_questions
+from grpo_kit.compare.ready import held_out_questions
 from grpo_kit.data import PromptSet
 from grpo_kit.disk import write_text
 from grpo_kit.flops import ModelFlops
@@ -80,7 +80,7 @@ def _questions(job: Job, recipe: Recipe, inputs: Inputs, settings: list[str]) ->
     """The held-out questions; of a control in tuning the run's own, since a choice may not see the held-out ones."""
     assert job.held_out is not None
     assert inputs.questions is not None
-    if job.folder.parent.name.startswith("point-"):
+    if job.tuning:
         return inputs.questions
     return held_out_questions(job.recipe, settings, job.held_out, inputs.questions.ids, allow_code=job.allow_code)
 

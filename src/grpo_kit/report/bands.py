@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 Lines = Sequence[Mapping[str, int | float | None]]
+MOST_POINTS = 2000
+"""Of a curve: more than a picture has places for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +36,12 @@ class Band:
             elif count <= 1 and begin is not None:
                 yield range(begin, place)
                 begin = None
+
+    def thinned(self, most: int = MOST_POINTS) -> "Band":
+        """The band at every second step, every third, ... with the first and the last, at no more steps than these."""
+        last = len(self.steps) - 1
+        places = [*range(0, last, max(1, math.ceil(last / (most - 1)))), last]
+        return Band(**{own.name: tuple(getattr(self, own.name)[place] for place in places) for own in fields(self)})
 
 
 def band(runs: Sequence[Lines], key: str) -> Band | None:

@@ -89,7 +89,7 @@ def summary(groups: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
     lines: list[list[list[str]]] = []
     for label, runs in groups.items():
         found = [band([run.metrics for run in runs], key) for key in shares]
-        ends = [["-", ""] if own is None else _ends(own) for own in found]
+        ends = [["-", ""] if own is None else _ends(own, len(runs)) for own in found]
         steps = "-".join(dict.fromkeys(str(end(run.steps for run in runs)) for end in (min, max)))
         seeds = ", ".join(str(run.seed) for run in runs)
         lines.append([[one_line(label), ""], [seeds, ""], [steps, ""], *ends])
@@ -101,10 +101,15 @@ def _who(key: str) -> str:
     return key.removeprefix("eval/").rsplit("/", 1)[0]
 
 
-def _ends(own: Band) -> list[str]:
-    """First and last number, and what the seeds span at the last."""
-    known = [place for place, value in enumerate(own.mean) if value is not None]
-    first, last = own.mean[known[0]], own.mean[known[-1]]
-    low, high = own.low[known[-1]], own.high[known[-1]]
+def _ends(own: Band, seeds: int) -> list[str]:
+    """First and last number that all seeds have, and under it what they span at the last, and whether some go on."""
+    known = [place for place, count in enumerate(own.seeds) if count == seeds]
+    furthest = max(step for step, count in zip(own.steps, own.seeds, strict=True) if count)
+    if not known:
+        return ["-", f"no step that all {seeds} seeds have yet; step {furthest} is the last of some"]
+    first, last = known[0], known[-1]
+    low, high, step = own.low[last], own.high[last], own.steps[last]
     span = f"{low:.3f} to {high:.3f}" if low != high else ""
-    return [f"{first:.3f} → {last:.3f}" if len(known) > 1 else f"{last:.3f}", span]
+    further = f"at step {step}, the last that all seeds have; some are at {furthest}" if step < furthest else ""
+    ends = f"{own.mean[first]:.3f} → {own.mean[last]:.3f}" if first != last else f"{own.mean[last]:.3f}"
+    return [ends, "; ".join(part for part in (span, further) if part)]

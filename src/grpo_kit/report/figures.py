@@ -39,13 +39,14 @@ def curves(panel: Panel, groups: Mapping[str, Sequence[Run]]) -> dict[str, Any] 
     figure = objects.Figure()
     for place, (label, runs) in enumerate(groups.items()):
         for number, (who, key) in enumerate(panel.series):
-            found = band([run.metrics for run in runs], key)
-            if found is None:
+            whole = band([run.metrics for run in runs], key)
+            if whole is None:
                 continue
+            found = whole.thinned()
             color = COLORS[(place if len(groups) > 1 else number) % len(COLORS)]
             dash = DASHES[number % len(DASHES)] if len(groups) > 1 else "solid"
             name = shown(" · ".join(part for part in (label if len(groups) > 1 else "", who) if part) or label)
-            legend = {"legendgroup": f"{place}/{number}", "name": name, "meta": {"label": label, "key": key}}
+            legend = {"legendgroup": f"{place}/{number}", "name": name}
             for stretch in found.stretches():
                 figure.add_trace(objects.Scatter(**_band(found, stretch), fillcolor=_thin(color), **legend))
             figure.add_trace(objects.Scatter(**_line(found, color, dash), **legend))
@@ -84,8 +85,8 @@ def stage_times(groups: Mapping[str, Sequence[Run]]) -> dict[str, Any] | None:
 
 
 def shown(text: str) -> str:
-    """A name as plotly writes it: visible, and not read as its markup."""
-    return html.escape(one_line(text), quote=False)
+    """A name as plotly writes it: visible, and read neither as its markup nor as a template, such as `%{meta}`."""
+    return html.escape(one_line(text), quote=False).replace("%{", "%&#123;")
 
 
 def _stages(runs: Sequence[Run]) -> dict[str, float]:

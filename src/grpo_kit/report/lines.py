@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +13,59 @@ LARGEST = 2.0**53
 """Whole numbers up to here are the same in every program that reads the page."""
 
 
-def read_lines(file: Path) -> tuple[list[dict[str, Any]], list[int]]:
-    """The objects with a `step` of a file, and the numbers of the lines that are none; ValueError if it has no bytes.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """A line that is not blank.
 
-    A number that is not finite, or a whole one that is too large, is None.
+    Attributes:
+        number: its place in the file, from 1 on.
+        start: the bytes before it.
+        length: its own bytes.
+        value: the object with a `step` that it is; None for anything else.
     """
+
+    number: int
+    start: int
+    length: int
+    value: dict[str, Any] | None
+
+
+def each_line(file: Path) -> Iterator[Line]:
+    """The lines of a file, one in memory at a time; ValueError if it cannot be read."""
+    start = 0
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        with file.open("rb") as lines:
+            for number, raw in enumerate(lines, start=1):
+                if raw.strip():
+                    yield Line(number=number, start=start, length=len(raw), value=parsed(raw))
+                start += len(raw)
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {reason(error)}") from None
+
+
+def read_lines(file: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """The objects with a `step` of a file, and the numbers of the other lines; ValueError if it cannot be read."""
     found: list[dict[str, Any]] = []
     damaged: list[int] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line, parse_constant=lambda _: None, parse_float=_finite, parse_int=_exact)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict) and is_whole(value.get("step")):
-            found.append(value)
+    for line in each_line(file):
+        if line.value is None:
+            damaged.append(line.number)
         else:
-            damaged.append(number)
+            found.append(line.value)
     return found, damaged
+
+
+def parsed(raw: bytes) -> dict[str, Any] | None:
+    """The object with a `step` that a line is, or None.
+
+    In it a number that is not finite, or a whole one that is too large, is None.
+    """
+    text = raw.decode("utf-8", errors="replace")
+    try:
+        value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_exact)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and is_whole(value.get("step")) else None
 
 
 def is_number(value: object) -> bool:

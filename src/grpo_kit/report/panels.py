@@ -75,6 +75,7 @@ KNOWN = (
     ),
     ("Optimizer", "Gradient norm", "learner/<learner>/grad_norm"),
     ("Optimizer", "Learning rate", "learner/<learner>/lr"),
+    ("Optimizer", "Tokens trained on", "learner/<learner>/tokens"),
     ("Sampling", "Completion length (mean, longest)", "sampler/length_<of>"),
     ("Sampling", "Why rows ended (shares)", "sampler/stop_<reason>"),
     ("Sampling", "Sampler against trainer: <what>", "sampler/mismatch/<policy>/<what>"),
@@ -91,6 +92,7 @@ KNOWN = (
     ("Sampling", "Prompts that count, by their weights", "data/effective_prompts"),
     ("Speed", "Tokens sampled a second", "time/tokens_per_second"),
     ("Speed", "Seconds a step", "time/step"),
+    ("Speed", "Model FLOPs a step, by policy and stage", "flops/<policy>/<stage>"),
 )
 LEFT_OUT = re.compile(r"step|time/(?!tokens_per_second|step).*|learner/[^/]+/version|eval/[^/]+/pass@1")
 """Drawn otherwise, the same as another, or not worth a picture."""

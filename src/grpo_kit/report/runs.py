@@ -1,17 +1,16 @@
 """The runs that a report is of, and which of them are seeds of one thing."""
 
-import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from grpo_kit.disk import reason
 from grpo_kit.report.bands import Lines
+from grpo_kit.report.folders import METRICS, RECIPE, SAMPLES, compared, has_lines, is_run, read_toml
 from grpo_kit.report.lines import is_number, read_lines
-
-RECIPE = "recipe.resolved.toml"
+from grpo_kit.report.samples import Place, places
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,20 +19,22 @@ class Run:
 
     Attributes:
         path: the folder.
+        given: the folder of its comparison; of a run outside of one its own.
         label: what it is one of: its arm in a comparison, the name of its recipe otherwise.
         seed: the recipe's seed.
         components: the names of the recipe's rewards.
         metrics: the lines of `metrics.jsonl`, numbers and None alone.
-        samples: the lines of `samples.jsonl`.
+        samples: where the lines of `samples.jsonl` stand in it.
         notes: what was left out, a line each.
     """
 
     path: Path
+    given: Path
     label: str
     seed: int
     components: tuple[str, ...]
     metrics: Lines
-    samples: Sequence[Mapping[str, Any]]
+    samples: Sequence[Place]
     notes: tuple[str, ...]
 
     @property
@@ -48,19 +49,19 @@ def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     arms: list[Run] = []
     notes: list[str] = []
     for folder in folders:
-        if _is_run(folder):
-            plain.append(_read(folder, None))
+        if is_run(folder):
+            plain.append(_read(folder))
             continue
-        found = [(arm, run) for arm, run in _compared(folder) if _is_run(run)]
+        comparison = compared(folder)
+        found = [(arm, run) for arm, own in comparison.runs.items() for run in own]
         if not found:
-            problem = "is no run folder (it has no metrics.jsonl)" if folder.is_dir() else "does not exist"
-            raise ValueError(f"'{folder}' {problem}. Give run folders, or one made by grpo-kit compare.")
-        begun = [(arm, run) for arm, run in found if _has_lines(run)]
-        notes += [f"{run}: no metrics yet; left out" for _, run in found if not _has_lines(run)]
+            raise ValueError(comparison.why_empty())
+        begun = [(arm, run) for arm, run in found if has_lines(run)]
         if not begun:
             raise ValueError(f"no run of {folder} has metrics yet: no step of any has ended.")
-        arms += [_read(run, arm) for arm, run in begun]
-    runs = [*arms, *_told_apart(plain)]
+        notes += [*comparison.notes(), *(f"{run}: no metrics yet; left out" for _, run in found if not has_lines(run))]
+        arms += [_read(run, arm, folder) for arm, run in begun]
+    runs = list(told_apart([*arms, *plain]))
     twice = [path for path, count in Counter(run.path.resolve() for run in runs).items() if count > 1]
     if twice:
         raise ValueError(f"{twice[0]} is given twice. Give each run once.")
@@ -75,36 +76,48 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return {label: sorted(own, key=lambda run: (run.seed, str(run.path))) for label, own in found.items()}
 
 
-def _is_run(folder: Path) -> bool:
-    return (folder / "metrics.jsonl").is_file() or (folder / RECIPE).is_file()
+def told_apart(runs: Sequence[Run]) -> Iterator[Run]:
+    """The same runs, where two have one label and one seed with labels of their own.
+
+    Those are a plain run's folder, and for all seeds of an arm its comparison's folder and the arm; by name where that
+    is enough, by path otherwise.
+    """
+    same = Counter((run.label, run.seed) for run in runs)
+    apart = {_source(run) for run in runs if same[run.label, run.seed] > 1}
+    sources = {_source(run): run for run in runs}
+    names = Counter(_name(run) if source in apart else run.label for source, run in sources.items())
+    for run in runs:
+        if _source(run) in apart:
+            yield replace(run, label=_name(run) if names[_name(run)] == 1 else _name(run, whole=True))
+        else:
+            yield run
 
 
-def _has_lines(folder: Path) -> bool:
-    file = folder / "metrics.jsonl"
-    return file.is_file() and file.stat().st_size > 0
+def _source(run: Run) -> tuple[Path, str]:
+    return run.given.resolve(), run.label
 
 
-def _compared(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The runs of a comparison: `runs/<arm>/seed-<n>/run` below it, with their arms."""
-    for run in sorted((folder / "runs").glob("*/seed-*/run")):
-        yield run.parents[1].name, run
+def _name(run: Run, *, whole: bool = False) -> str:
+    folder = str(run.given) if whole else run.given.resolve().name
+    return folder if run.given == run.path else f"{folder}/{run.label}"
 
 
-def _read(folder: Path, arm: str | None) -> Run:
-    if not _has_lines(folder):
+def _read(folder: Path, arm: str | None = None, comparison: Path | None = None) -> Run:
+    if not has_lines(folder):
         raise ValueError(f"the run {folder} has no metrics yet: no step of it has ended.")
     recipe = _recipe(folder)
-    metrics, damaged = read_lines(folder / "metrics.jsonl")
+    metrics, damaged = read_lines(folder / METRICS)
     if not metrics:
-        raise ValueError(f"{folder / 'metrics.jsonl'} has no line that can be read.")
-    notes = _left_out(folder / "metrics.jsonl", damaged)
-    samples: list[dict[str, Any]] = []
-    if (folder / "samples.jsonl").is_file():
-        samples, damaged = read_lines(folder / "samples.jsonl")
-        notes += _left_out(folder / "samples.jsonl", damaged)
+        raise ValueError(f"{folder / METRICS} has no line that can be read.")
+    notes = _left_out(folder / METRICS, damaged)
+    samples: list[Place] = []
+    if (folder / SAMPLES).is_file():
+        samples, damaged = places(folder / SAMPLES)
+        notes += _left_out(folder / SAMPLES, damaged)
     name, seed, rewards = recipe.get("name"), recipe.get("seed", 0), recipe.get("rewards", {})
     return Run(
         path=folder,
+        given=comparison or folder,
         label=arm or (name if isinstance(name, str) and name else folder.name),
         seed=seed if isinstance(seed, int) else 0,
         components=tuple(rewards) if isinstance(rewards, dict) else (),
@@ -116,23 +129,9 @@ def _read(folder: Path, arm: str | None) -> Run:
 
 def _recipe(folder: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads((folder / RECIPE).read_text(encoding="utf-8"))
+        return read_toml(folder / RECIPE)
     except OSError as error:
         raise ValueError(f"'{folder}' is no whole run folder: {RECIPE}: {reason(error)}.") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{folder / RECIPE} cannot be read: {error}.") from None
-
-
-def _told_apart(runs: Sequence[Run]) -> Iterator[Run]:
-    """The same runs; where two have one recipe name and one seed, each has its folder's name as a label of its own."""
-    same = Counter((run.label, run.seed) for run in runs)
-    names = Counter(run.path.resolve().name for run in runs)
-    for run in runs:
-        label = run.label
-        if same[run.label, run.seed] > 1:
-            own = run.path.resolve()
-            label = own.name if names[own.name] == 1 else str(run.path)
-        yield replace(run, label=label)
 
 
 def _left_out(file: Path, damaged: Sequence[int]) -> list[str]:

@@ -22,17 +22,9 @@ def evaluate(
 ) -> dict[str, float]:
     """`eval/<policy>/*` of every live policy, sampled at a temperature; see `evaluate_policy`."""
     assert recipe.evaluation is not None
-    training, settings = recipe.sampler, recipe.evaluation
-    report: dict[str, float] = {}
+    settings, report = recipe.evaluation, dict[str, float]()
     for name in recipe.learners:
-        sampled = TransformersSampler(
-            policy=name,
-            samples=settings.samples,
-            temperature=temperature,
-            max_new_tokens=settings.max_new_tokens or getattr(training, "max_new_tokens", 512),
-            stop=getattr(training, "stop", ()),
-            rows_per_batch=settings.rows_per_batch or getattr(training, "rows_per_batch", 512),
-        )
+        sampled = answers_of(recipe, name, temperature=temperature)
         found = evaluate_policy(
             policies[name],
             questions,
@@ -43,6 +35,20 @@ def evaluate(
         )
         report |= {f"eval/{name}/{key}": value for key, value in found.items()}
     return report
+
+
+def answers_of(recipe: Recipe, policy: str, *, temperature: float = 1.0) -> TransformersSampler:
+    """How a policy is asked in an evaluation: as in training, where `[evaluation]` says nothing else."""
+    assert recipe.evaluation is not None
+    training, settings = recipe.sampler, recipe.evaluation
+    return TransformersSampler(
+        policy=policy,
+        samples=settings.samples,
+        temperature=temperature,
+        max_new_tokens=settings.max_new_tokens or getattr(training, "max_new_tokens", 512),
+        stop=getattr(training, "stop", ()),
+        rows_per_batch=settings.rows_per_batch or getattr(training, "rows_per_batch", 512),
+    )
 
 
 def evaluate_policy(

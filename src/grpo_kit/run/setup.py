@@ -54,7 +54,7 @@ def _find_inputs(recipe: Recipe, removed: Collection[str], *, allow_code: bool) 
     if not allow_code:
         policies = {name: replace(spec, trust_remote_code=False) for name, spec in recipe.policies.items()}
         recipe = replace(recipe, policies=policies)
-    tokenizers, mistakes = _tokenizers(recipe)
+    tokenizers, mistakes = open_tokenizers(recipe)
     reads = getattr(recipe.sampler, "reads", ())
     tokenizer = next((tokenizers[name] for name in (*reads, *tokenizers) if name in tokenizers), None)
     rewards = {} if any(place.startswith("rewards") for place in removed) else recipe.rewards
@@ -137,7 +137,7 @@ def _named(place: str, judge: Judge, columns: Mapping[str, Sequence[object]]) ->
     return {row: f"{place}: {reason}" for row, reason in judge(columns).items()}
 
 
-def _tokenizers(recipe: Recipe) -> tuple[dict[str, PreTrainedTokenizerBase], list[str]]:
+def open_tokenizers(recipe: Recipe) -> tuple[dict[str, PreTrainedTokenizerBase], list[str]]:
     """The tokenizer of every policy with a model of its own, which must be the same, and what is wrong with them."""
     tokenizers: dict[str, PreTrainedTokenizerBase] = {}
     mistakes: list[str] = []
