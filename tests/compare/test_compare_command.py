@@ -40,8 +40,8 @@ def test_two_recipes_side_by_side(tmp_path):
     result = grpo_kit("compare", "grpo", "again=grpo", "--seeds", 2, *short, *HELD_OUT, "--out", out)
     assert result.exit_code == 0, result.output
     assert "runs 4/4 again seed 1: small " in result.output
-    assert "small: differences\n" in result.output
-    assert "\nagain  grpo     accuracy " in result.output
+    assert "\nsmall: differences " in result.output
+    assert "\nagain  grpo     accuracy     +0.0000 " in result.output
     assert result.output.splitlines()[-1] == f"comparison: {out} (summary.md, summary.json)"
     found = results(out)
     assert sorted(found) == [f"runs/{arm}/seed-{seed}" for arm in ("again", "grpo") for seed in (0, 1)]
@@ -82,7 +82,7 @@ set = ["learners.small.optimizer.lr=1e30", "learners.small.optimizer.warmup_step
     assert result.exit_code == 1, result.output
     assert "broken seed 0: FAILED: step 2: policy 'small'" in result.output
     assert "no result: broken seed 1: step 2: policy 'small'" in result.output
-    assert f"--resume {out} tries the 2 without a result again" in result.output
+    assert f"--resume {out} tries those without a result again" in result.output
     assert sorted(results(out)) == ["runs/grpo/seed-0", "runs/grpo/seed-1"]
     assert "| grpo | " in (out / "summary.md").read_text()
     again = grpo_kit("compare", "--resume", out)

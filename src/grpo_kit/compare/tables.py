@@ -19,6 +19,8 @@ Grid = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 """A heading, the names of columns, and rows of cells."""
 SMALL = 1e-4
 """P-values below are shown as such."""
+WORDS = ("arm", "against", "metric", "point", "others")
+"""Columns without numbers."""
 WIDE = 400
 
 
@@ -43,8 +45,8 @@ def show(summary: Summary, console: Console) -> None:
         console.width = WIDE
     for heading, columns, rows in tables_of(summary):
         table = Table(title=visible(heading), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for number, column in enumerate(columns):
-            table.add_column(Text(visible(column)), justify="right" if number else "left")
+        for column in columns:
+            table.add_column(Text(visible(column)), justify="left" if column in WORDS else "right")
         for row in rows:
             table.add_row(*(Text(visible(cell)) for cell in row))
         console.print()
@@ -59,8 +61,8 @@ def markdown(summary: Summary) -> str:
     if summary.plan.hypotheses:
         lines += ["Expected, written down before the runs:", "", *(f"- {own}" for own in summary.plan.hypotheses), ""]
     for heading, columns, rows in tables_of(summary):
-        head = ["", *columns[1:]] if not columns[0] else list(columns)
-        lines += [f"## {heading}", "", _line(head), _line(["---"] + ["---:"] * (len(columns) - 1))]
+        lines += [f"## {heading}", "", _line(columns)]
+        lines += [_line(["---" if column in WORDS else "---:" for column in columns])]
         lines += [*map(_line, rows), ""]
     lines += [f"- {line}" for line in notes(summary)]
     return "\n".join(lines) + "\n"

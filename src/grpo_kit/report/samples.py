@@ -1,12 +1,13 @@
 """Where the completions of a `samples.jsonl` stand in it, and which of them a page has room for: no text is held."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from grpo_kit.report.lines import each_line, is_number, is_whole, parsed
+from grpo_kit.report.lines import each_line, parsed
 
 BY_NAME = ("logprobs", "entropy", "advantage", "correction", "counted")
+NUMBERS = frozenset({int, float, type(None)})
 
 
 class Place(NamedTuple):
@@ -72,17 +73,17 @@ def thinned(rows: Sequence[Place], most: int) -> list[Place]:
 def fits(line: Mapping[str, Any]) -> bool:
     """Whether the parts of a line fit together: as many texts and numbers as tokens."""
     tokens, texts = line.get("tokens"), line.get("pieces")
-    if not _is_list(tokens, is_whole) or not (texts is None or _is_list(texts, lambda text: isinstance(text, str))):
+    if not _is_list(tokens, {int}) or min(tokens, default=0) < 0:
         return False
-    if texts is not None and len(texts) != len(tokens):
+    if texts is not None and not (_is_list(texts, {str}) and len(texts) == len(tokens)):
         return False
     named = parts_by_name(line)
     if not all(isinstance(own, dict) for own in named.values()):
         return False
     numbers = [own for name in BY_NAME for own in named[name].values()] + [line.get("behavior")]
-    if not all(own is None or (_is_list(own, _is_number_or_none) and len(own) == len(tokens)) for own in numbers):
+    if not all(own is None or (_is_list(own, NUMBERS) and len(own) == len(tokens)) for own in numbers):
         return False
-    return all(_is_number_or_none(value) for value in named["rewards"].values())
+    return _are(named["rewards"].values(), NUMBERS)
 
 
 def parts_by_name(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,9 +91,10 @@ def parts_by_name(line: Mapping[str, Any]) -> dict[str, Any]:
     return {name: line.get(name) or {} for name in (*BY_NAME, "rewards", "statuses", "columns")}
 
 
-def _is_list(value: Any, is_one: Callable[[Any], bool]) -> TypeGuard[list[Any]]:
-    return isinstance(value, list) and all(map(is_one, value))
+def _is_list(value: Any, kinds: Set[type]) -> TypeGuard[list[Any]]:
+    return isinstance(value, list) and _are(value, kinds)
 
 
-def _is_number_or_none(value: Any) -> bool:
-    return value is None or is_number(value)
+def _are(values: Iterable[Any], kinds: Set[type]) -> bool:
+    """Whether JSON values are of these kinds; `true` is no number."""
+    return {*map(type, values)} <= kinds
