@@ -95,7 +95,7 @@ def test_a_page_says_what_it_leaves_out(tmp_path):
 def test_a_file_that_is_written_anew_meanwhile(tmp_path):
     run = run_folder(tmp_path / "run", samples=[sample(step) for step in (1, 2)])
     runs, _ = read_runs([run])
-    (run / "samples.jsonl").write_text(lines_of([sample(1)]))
+    (run / "samples.jsonl").write_text(lines_of([sample(1), sample(3)]))
     found, notes = token_rows(runs)
     assert [row["step"] for row in found[0]["rows"]] == [1]
     assert notes == [f"{run / 'samples.jsonl'}: 1 completions left out that changed while they were read"]
