@@ -346,3 +346,27 @@ def test_a_picture_has_every_arm_and_is_the_same_again(tmp_path):
     texts = [out.read_text() for out in pictures]
     assert texts[0] == texts[1]
     assert all(word in texts[0] for word in (">one<", ">two<", "small/accuracy: mean"))
+
+
+def test_ratios_of_cost_by_hand(tmp_path, capsys):
+    """The first step is left out; scoring is shared as FLOPs are."""
+    timed = runpy.run_path(str(FOLDER / "cost.py"))
+    stages = {
+        "grpo_small": {"time/sample": 1.0, "time/score": 1.0, "time/update/small": 2.0},
+        "grpo_large": {"time/sample": 4.0, "time/score": 4.0, "time/update/large": 8.0},
+        "codistill": {"time/sample": 2.0, "time/score": 6.0, "time/update/small": 2.0, "time/update/large": 8.0},
+        "codistill_paper": {"time/sample": 2.0, "time/score": 6.0, "time/update/small": 2.0, "time/update/large": 6.0},
+    }
+    for arm, own in stages.items():
+        run = tmp_path / "runs" / arm / "seed-5" / "run"
+        run.mkdir(parents=True)
+        step = own | {"time/step": sum(own.values()), "flops/small/score": 1.0, "flops/large/score": 5.0}
+        first = {key: 100 * value for key, value in step.items()}
+        lines = [{"step": 0}, {"step": 1} | first, {"step": 2} | step, {"step": 3} | step]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "summary.json").write_text(json.dumps({"plan": {"seeds": [5]}}))
+    timed["main"](tmp_path)
+    said = capsys.readouterr().out
+    assert "| codistill / (GRPO small + GRPO large) | 0.90 | 0.90 to 0.90 |" in said, "18 / (4 + 16)"
+    assert "| codistill_paper / GRPO large | 1.00 | 1.00 to 1.00 |" in said
+    assert "| large learner of codistill / GRPO large | 0.94 | 0.94 to 0.94 |" in said, "(2 + 8 + 5) / 16"
