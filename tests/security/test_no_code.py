@@ -47,6 +47,7 @@ REASONS = {
     ("commands/catalog.py", "import_module"): "our own modules, by a table of ours",
     ("engines/surroundings.py", "import_module"): "a module of vLLM, by a name of ours",
     ("rewards/functions.py", "import_module"): "`module:function` of a recipe, with --allow-code",
+    ("compare/pool.py", "subprocess"): "starts our own worker, without a shell",
     ("grading/pool.py", "subprocess"): "starts our own worker, without a shell",
     ("grading/worker.py", "fork"): "the worker's child, which is confined",
 }

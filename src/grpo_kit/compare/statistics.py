@@ -124,7 +124,7 @@ def area(points: Sequence[tuple[float, float]]) -> float:
     """The mean height of a curve: the area under it by trapezoids over its width; NaN for a single point.
 
     Example:
-        >>> area([(0, 0.0), (10, 1.0), (20, 1.0)])
+        >>> area([(0.0, 0.0), (10.0, 1.0), (20.0, 1.0)])
         0.75
     """
     width = points[-1][0] - points[0][0] if points else 0

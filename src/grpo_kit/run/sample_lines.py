@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from grpo_kit.loop import Report
 from grpo_kit.run.pieces import pieces
+from grpo_kit.shapes import AnyShape
 from grpo_kit.step.row_signals import RowSignals
 
 
@@ -68,6 +69,6 @@ def _plain(value: Any) -> float | None:
     return None if math.isnan(number) else number
 
 
-def rounded(values: Tensor) -> list[float | None]:
+def rounded(values: AnyShape) -> list[float | None]:
     """Five decimals; None where a number is not finite."""
     return [round(value, 5) if math.isfinite(value) else None for value in values.double().tolist()]
