@@ -39,6 +39,15 @@ settings.load_profile("quick")  # another one: pytest --hypothesis-profile fuzz 
 
 
 @pytest.fixture
+def one_thread():
+    """Torch has one thread inside the test: tiny matrices are slower on several, much slower on busy cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def float64():
     """Tensors are float64 inside the test; the default dtype is put back afterwards."""
     before = torch.get_default_dtype()

@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import torch
 import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -17,6 +16,7 @@ from grpo_kit.data.arithmetic import SLIPS, Arithmetic, gold, terms_of, worked_a
 from grpo_kit.grading.extract import last_boxed
 from grpo_kit.policies.tiny.warm_up import VOCABULARY, make_tokenizer
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 FOLDER = Path(__file__).parents[1] / "examples" / "experiments"
 STYLES = (
     "twice",
@@ -53,15 +53,6 @@ def teachers(monkeypatch):
 @pytest.fixture(scope="module")
 def cost():
     return runpy.run_path(str(FOLDER / "cost_model.py"))
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny matrices are slower on several threads; the script sets one, too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache

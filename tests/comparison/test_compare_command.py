@@ -214,6 +214,14 @@ def test_without_the_libraries_of_statistics_nothing_begins(tmp_path, monkeypatc
     assert not (tmp_path / "out").exists()
 
 
+def test_a_plan_that_was_damaged_is_a_mistake_in_words(tmp_path):
+    (tmp_path / "plan.toml").write_text('name = "x"\nseeds = [0]\n[arms.a]\nrecipe = "grpo"\nagainst = "b"\n')
+    (tmp_path / "ready.json").write_text("{}")
+    result = grpo_kit("compare", "--resume", tmp_path)
+    assert result.exit_code == 1, result.output
+    assert "arms.a.against: b, which is no other arm. Known: none." in result.output
+
+
 def test_one_process_at_a_time(tmp_path):
     from filelock import FileLock
 

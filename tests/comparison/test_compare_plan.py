@@ -237,6 +237,15 @@ def test_arms_that_are_not_asked_the_same_are_refused(tmp_path, setting, differs
     assert found.startswith(f"arms.codistill: its evaluation differs from that of grpo in {differs}, so that")
 
 
+def test_a_model_that_only_a_grid_names_is_looked_for(tmp_path):
+    text = SMALL.replace('"sampler.temperature" = [1.0, 0.9]', '"policies.small.model" = ["tiny:small", "nowhere"]')
+    with pytest.raises(RecipeError) as caught:
+        make_ready(read_plan(written(tmp_path, text)), allow_code=False)
+    (found,) = caught.value.mistakes
+    assert found.startswith("arms.grpo: policies.small.model")
+    assert "nowhere" in found
+
+
 def test_a_choice_may_not_see_the_held_out_questions(tmp_path):
     text = SMALL.replace("log_samples=0", "evaluation.questions=30")
     with pytest.raises(RecipeError) as caught:

@@ -10,16 +10,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 from grpo_kit.policies.tiny import tiny_path
 from grpo_kit.policies.tiny.warm_up import PLANS, accuracy, batches, make_tokenizer, warm_up
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 FILES = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny matrices are slower on several threads, much slower on busy cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_an_unknown_name_is_refused():

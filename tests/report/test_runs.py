@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo_kit.report.lines import read_lines
+from grpo_kit.json_lines import read_lines
 from grpo_kit.report.runs import grouped, read_runs
 from report.made import comparison, metrics, run_folder, sample
 

@@ -1,6 +1,5 @@
 """`grpo-kit samples RUN`: completions of a run with their rewards and statuses."""
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -10,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from grpo_kit.json_lines import read_lines
 from grpo_kit.terminal import one_line, say, visible
 
 
@@ -35,18 +35,7 @@ def read_samples(run: Path) -> tuple[list[dict[str, Any]], list[int]]:
     file = run / "samples.jsonl"
     if not file.is_file():
         raise ValueError(_no_samples(run))
-    rows: list[dict[str, Any]] = []
-    damaged: list[int] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            row = None
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
-            rows.append(row)
-        elif line.strip():
-            damaged.append(number)
-    return rows, damaged
+    return read_lines(file)
 
 
 def runs(parent: Path = Path("runs")) -> list[str]:

@@ -9,17 +9,16 @@ from typing import Any
 
 import tomli_w
 from filelock import FileLock, Timeout
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from grpo_kit.compare.jobs import Job, Jobs
 from grpo_kit.compare.plan import Plan, default_folder
 from grpo_kit.compare.pool import Pool
+from grpo_kit.compare.reading import read_plan
 from grpo_kit.compare.ready import Ready, make_ready
 from grpo_kit.compare.statistics import refuse_without_libraries
 from grpo_kit.compare.summary import summarize
 from grpo_kit.compare.tables import document, markdown, show
-from grpo_kit.config import read_tables
 from grpo_kit.disk import reason, whole_folder, write_text
 from grpo_kit.parts import as_table
 from grpo_kit.run.folder import versions
@@ -82,7 +81,7 @@ def _work(folder: Path, *, workers: int, allow_code: bool, console: Console) -> 
 
 
 def _run_all(folder: Path, *, workers: int, allow_code: bool, console: Console) -> int:
-    plan = TypeAdapter(Plan).validate_json(json.dumps(read_tables(folder / PLAN, str(folder / PLAN))))
+    plan = read_plan(str(folder / PLAN))
     known = json.loads((folder / READY).read_text(encoding="utf-8"))
     jobs = Jobs(plan=plan, root=folder, matched=known["matched"], steps=known["steps"], allow_code=allow_code)
     interrupt = Interrupt()

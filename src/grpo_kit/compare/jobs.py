@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from grpo_kit.compare.plan import HeldOut, Plan, held_out_of, settings_of, shown
 from grpo_kit.disk import write_text
+from grpo_kit.run.folder import read_metrics
 
 JOB, RESULT, FAILURE, LOG = "job.json", "result.json", "failure.json", "log.txt"
 State = Literal["waiting", "ended", "failed"]
@@ -91,8 +92,7 @@ class Job:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of its run."""
-        file = self.folder / "run" / "metrics.jsonl"
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+        return read_metrics(self.folder / "run")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,13 +18,7 @@ def read_plan(path: str) -> Plan:
         if isinstance(arm, dict) and isinstance(arm.get("recipe"), str):
             beside = Path(path).parent / arm["recipe"]
             arm["recipe"] = str(beside) if beside.is_file() else arm["recipe"]
-    try:
-        plan = TypeAdapter(Plan).validate_json(json.dumps(raw, default=str))
-    except ValidationError as error:
-        raise RecipeError(mistakes_in(error, Plan), path) from None
-    if found := list(mistakes_of(plan)):
-        raise RecipeError(found, path)
-    return plan
+    return _checked(raw, path)
 
 
 def plan_of(
@@ -47,10 +41,15 @@ def plan_of(
         "set": list(settings),
         "held_out": dict(held_out or {}),
     } | ({} if match else {"match": []})
+    return _checked(raw, "compare")
+
+
+def _checked(raw: Mapping[str, Any], name: str) -> Plan:
+    """Tables as a plan; RecipeError under a name."""
     try:
-        plan = TypeAdapter(Plan).validate_json(json.dumps(raw))
+        plan = TypeAdapter(Plan).validate_json(json.dumps(raw, default=str))
     except ValidationError as error:
-        raise RecipeError(mistakes_in(error, Plan), "compare") from None
+        raise RecipeError(mistakes_in(error, Plan), name) from None
     if found := list(mistakes_of(plan)):
-        raise RecipeError(found, "compare")
+        raise RecipeError(found, name)
     return plan

@@ -86,7 +86,7 @@ def make_ready(plan: Plan, *, allow_code: bool) -> Ready:
 
 
 def _mistakes_of_runs(plan: Plan, name: str, matched: Mapping[str, Any], *, allow_code: bool) -> Iterator[str]:
-    """Of an arm's recipe with every other point, and of its models with every other seed."""
+    """Of an arm's recipe and its models with every other point, and with every other seed."""
     arm = plan.arms[name]
     runs = [(point, plan.seeds[0], False) for point in arm.points[1:]]
     runs += [(arm.points[0], seed, False) for seed in plan.seeds[1:]]
@@ -95,11 +95,9 @@ def _mistakes_of_runs(plan: Plan, name: str, matched: Mapping[str, Any], *, allo
     for point, seed, tuning in runs:
         settings = settings_of(plan, arm, matched, point, seed, tuning=tuning)
         try:
-            recipe = read_recipe(arm.recipe, settings=settings, allow_code=allow_code)
+            yield from open_tokenizers(read_recipe(arm.recipe, settings=settings, allow_code=allow_code))[1]
         except RecipeError as error:
             yield from error.mistakes
-        else:
-            yield from () if seed == plan.seeds[0] else open_tokenizers(recipe)[1]
 
 
 def _mistakes_of_tuning(
@@ -165,12 +163,12 @@ def held_out_questions(
 
 def unmatched(recipes: Mapping[str, Recipe]) -> list[str]:
     """In what the arms differ from the first that decides how much each sees and learns, a line each."""
-    (first, base), *others = recipes.items()
+    (first, base), *others = [(name, _amounts(recipe)) for name, recipe in recipes.items()]
     return [
-        f"not matched: {name} has {key} = {_shown(value)}, and {first} {_shown(_amounts(base)[key])}"
-        for name, recipe in others
-        for key, value in _amounts(recipe).items()
-        if key in _amounts(base) and value != _amounts(base)[key]
+        f"not matched: {name} has {key} = {_shown(value)}, and {first} {_shown(base[key])}"
+        for name, amounts in others
+        for key, value in amounts.items()
+        if key in base and value != base[key]
     ]
 
 

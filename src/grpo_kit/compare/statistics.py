@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
+from statistics import stdev
 from typing import Any
 
 LEVEL = 0.95
@@ -133,8 +134,7 @@ def area(points: Sequence[tuple[float, float]]) -> float:
 
 
 def _standard_error(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
+    return stdev(values) / math.sqrt(len(values))
 
 
 def _ratio(distance: float, error: float) -> float:

@@ -42,7 +42,6 @@ def work(job: Job, console: Console) -> int:
     if isinstance(recipe.sampler, Replay):  # runs of one comparison may not share a buffer, nor its cost
         settings += [f"sampler.buffer={job.folder / 'buffer'}", f"sampler.seed={recipe.seed}"]
         recipe, inputs = open_recipe(job.recipe, settings=settings, allow_code=job.allow_code)
-    spent: dict[str, float] = {}
     if job.train:
         if isinstance(recipe.sampler, Replay) and not _fill(recipe, inputs, job.folder, console):
             return INTERRUPTED
@@ -58,17 +57,15 @@ def work(job: Job, console: Console) -> int:
         policies = load_policies(recipe)
     found: dict[str, float] = {}
     if job.held_out is not None:
-        began = time.perf_counter()
         questions = _questions(job, recipe, inputs, settings)
         assert recipe.evaluation is not None
         asked = replace(recipe.evaluation, samples=job.held_out.samples)
         tested = replace(recipe, evaluation=asked)
         found = evaluate(tested, policies, questions, temperature=job.held_out.temperature)
-        spent["held_out"] = time.perf_counter() - began
     filled = _json(job.folder / FILLED)
     result = {
         "held_out": {key.removeprefix("eval/"): value for key, value in found.items()},
-        "seconds": spent | {"fill": filled.get("seconds", 0.0)},
+        "seconds": {"fill": filled.get("seconds", 0.0)},
         "flops": filled.get("flops", {}),
         "tokens_filled": filled.get("tokens", 0),
     }

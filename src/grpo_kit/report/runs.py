@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_kit.disk import reason
+from grpo_kit.json_lines import is_number, read_lines
 from grpo_kit.report.bands import Lines
 from grpo_kit.report.folders import METRICS, RECIPE, SAMPLES, compared, has_lines, is_run, read_toml
-from grpo_kit.report.lines import is_number, read_lines
 from grpo_kit.report.samples import Place, places
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from grpo_kit.report.lines import each_line, parsed
+from grpo_kit.json_lines import each_line, parsed
 
 BY_NAME = ("logprobs", "entropy", "advantage", "correction", "counted")
 NUMBERS = frozenset({int, float, type(None)})

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo_kit.disk import reason
+from grpo_kit.json_lines import is_whole
 from grpo_kit.report.folders import SAMPLES
-from grpo_kit.report.lines import is_whole
 from grpo_kit.report.runs import Run
 from grpo_kit.report.samples import BY_NAME, Place, fits, lines_at, parts_by_name, thinned
 from grpo_kit.terminal import one_line, visible

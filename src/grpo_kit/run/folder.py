@@ -162,8 +162,7 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of `metrics.jsonl` so far."""
-        file = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+        return read_metrics(self.path)
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
         with self._writing(name):
@@ -198,6 +197,12 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """All lines of a run folder's `metrics.jsonl` so far."""
+    file = folder / "metrics.jsonl"
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
 
 def versions_of(folder: Path) -> list[str]:

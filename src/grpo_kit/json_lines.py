@@ -1,4 +1,4 @@
-"""Lines of a `.jsonl` file as a report takes them: what cannot be read is left out and counted, never the end of it."""
+"""Lines of a run's `.jsonl` files for those who show them: what cannot be read is left out and counted, not the end."""
 
 import json
 import math
