@@ -11,7 +11,7 @@ from grpo_kit.report.samples import BY_NAME, Place, fits, lines_at, parts_by_nam
 from grpo_kit.terminal import one_line, visible
 
 MOST_TOKENS = 200_000
-"""Tokens in a page, about 25 MB of it with the signals of two policies."""
+"""Tokens in a page, about 16 MB of it with the signals of two policies."""
 LONGEST_COLUMN = 200
 
 
