@@ -17,6 +17,11 @@ FEW_STEPS = 10
 """With no more steps than these each has its tick."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 GRID = "#e8eaee"
+MARGIN = {"l": 64, "r": 14, "t": 8, "b": 40}
+"""Pixels around a picture. Fixed: plotly's own margins follow the labels, whose number follows the margins, and with some
+fonts that never comes to rest."""
+LETTER = 7
+"""Pixels of a letter at that size of font, about."""
 
 
 def plotly_program() -> str:
@@ -79,8 +84,9 @@ def stage_times(groups: Mapping[str, Sequence[Run]]) -> dict[str, Any] | None:
     if not figure.data:
         return None
     figure.update_layout(**_layout("seconds a step (mean)"), barmode="stack", bargap=0.35)
-    figure.update_layout(height=130 + 46 * len(groups), legend={"traceorder": "normal"})
-    figure.update_yaxes(autorange="reversed", automargin=True)
+    left = MARGIN["l"] + LETTER * max(len(one_line(label)) for label in groups)
+    figure.update_layout(height=130 + 46 * len(groups), legend={"traceorder": "normal"}, margin=MARGIN | {"l": left})
+    figure.update_yaxes(autorange="reversed")
     return figure.to_plotly_json()
 
 
@@ -147,12 +153,12 @@ def _layout(below: str) -> dict[str, Any]:
     return {
         "template": None,
         "height": 290,
-        "margin": {"l": 58, "r": 14, "t": 8, "b": 40},
+        "margin": MARGIN,
         "font": {"family": FONT, "size": 12, "color": "#2b303a"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "xaxis": axis | {"zeroline": False, "title": {"text": below, "font": title, "standoff": 6}},
-        "yaxis": axis | {"automargin": True},
+        "yaxis": axis,
         "legend": {"orientation": "h", "y": 1.03, "yanchor": "bottom", "x": 0, "font": {"size": 11.5}},
         "hoverlabel": {"font": {"family": FONT, "size": 12}},
     }
