@@ -7,8 +7,10 @@ from itertools import product
 from math import sqrt
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
+import torch
 import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -53,6 +55,11 @@ def teachers(monkeypatch):
 @pytest.fixture(scope="module")
 def cost():
     return runpy.run_path(str(FOLDER / "cost_model.py"))
+
+
+@pytest.fixture(scope="module")
+def row_length():
+    return SimpleNamespace(**runpy.run_path(str(FOLDER / "row_length.py")))
 
 
 @cache
@@ -361,3 +368,24 @@ def test_ratios_of_cost_by_hand(tmp_path, capsys):
     assert "| codistill / (GRPO small + GRPO large) | 0.90 | 0.90 to 0.90 |" in said, "18 / (4 + 16)"
     assert "| codistill_paper / GRPO large | 1.00 | 1.00 to 1.00 |" in said
     assert "| large learner of codistill / GRPO large | 0.94 | 0.94 to 0.94 |" in said, "(2 + 8 + 5) / 16"
+
+
+def test_long_rows_are_whole_rows_laid_end_to_end_and_cut(row_length):
+    rows = [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0, 5.0])]
+    long = row_length.laid_end_to_end(rows, 4, 50, torch.Generator().manual_seed(0))
+    assert {tuple(own) for own in long.tolist()} == {(1, 2, 1, 2), (1, 2, 3, 4), (3, 4, 5, 1), (3, 4, 5, 3)}
+
+
+def test_what_corrections_keep_of_rows_whose_ratios_are_known(row_length):
+    def expected(*weights):
+        return pytest.approx(
+            (sum(weights) / len(weights), sum(weights) ** 2 / (len(weights) * sum(own**2 for own in weights)))
+        )
+
+    ratios = torch.tensor([[2.0, 1.0, 1.0], [0.5, 0.5, 1.0], [4.0, 2.0, 1.0], [1.0, 1.0, 1.0]])
+    found = row_length.of_length(ratios.log())
+    assert found["row, no bound"] == expected(2, 0.25, 8, 1)
+    assert found["row, at most 5"] == expected(2, 0.25, 5, 1)
+    assert found["prefix, at most 5"] == expected(2, 2, 2, 0.5, 0.25, 0.25, 4, 5, 5, 1, 1, 1)
+    assert found["token, at most 2"] == expected(2, 1, 1, 0.5, 0.5, 1, 2, 2, 1, 1, 1, 1)
+    assert found[row_length.MIXED] == expected(1, 0.25, 5, 1)  # the large one wrote the first

@@ -18,8 +18,8 @@ FEW_STEPS = 10
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 GRID = "#e8eaee"
 MARGIN = {"l": 64, "r": 14, "t": 8, "b": 40}
-"""Pixels around a picture. Fixed: plotly's own margins follow the labels, whose number follows the margins, and with some
-fonts that never comes to rest."""
+"""Pixels around a picture. Fixed: plotly's own follow the labels, whose number follows the margins, and with some fonts
+that never comes to rest."""
 LETTER = 7
 """Pixels of a letter at that size of font, about."""
 
