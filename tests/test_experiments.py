@@ -274,6 +274,25 @@ def test_a_ratio_hinges_on_what_moves_it_most(cost):
     assert cost["hinge"](lambda given: given.mfu + given.concurrency) == "concurrency"
 
 
+def test_semi_opd_pays_its_buffer_once(cost):
+    given, small = cost["Assumptions"](), cost["SMALL"]
+    live, once, often = cost["opd"](given), cost["semi_opd"](given, 1), cost["semi_opd"](given, 16)
+    assert live.score == pytest.approx(64 * cost["forward_seconds"](cost["LARGE"], 1, 4096, given))
+    assert (
+        live.update
+        == once.update
+        == often.update
+        == pytest.approx(192 * cost["forward_seconds"](small, 1, 4096, given))
+    )
+    assert once.score == live.score == 16 * often.score
+    # 382 rows at once (see above), bound by bytes: the weights and 382 caches for each token of 64 rows a step.
+    read = sum(2 * small.matrix_parameters + 382 * 28_672 * (1024 + token) for token in range(3072))
+    prefill = cost["forward_seconds"](small, 64, 1024, given)
+    assert once.generate == pytest.approx(prefill + 64 / 382 * read / (0.5 * 3.35e12), rel=1e-3)
+    assert once.generate < live.generate
+    assert 1 < cost["faster"](1)(given) < cost["faster"](16)(given) < sum(live) / live.update
+
+
 def test_the_tables_are_printed(cost, capsys):
     cost["main"]()
     said = capsys.readouterr().out

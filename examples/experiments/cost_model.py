@@ -1,4 +1,6 @@
-"""What a training step of a 1.5B and a 7B model costs with GRPO each and with CoDistill, from counted FLOPs and bytes.
+"""What a training step of a 1.5B and a 7B model costs, from counted FLOPs and bytes.
+
+GRPO of each against CoDistill of both, and OPD of the 7B teacher to the 1.5B student against Semi-OPD.
 
 No GPU is used: all that is not counted is an assumption, stated as a constant below. Seconds are those of one GPU that
 does all of the work; on several, each with the whole model for generation, divide by their number.
@@ -23,6 +25,8 @@ PROMPT_TOKENS = 1024  # every prompt, read once for all of its rollouts
 COMPLETION_TOKENS = 3072  # every rollout: no row ends early, and none is waited for
 GRPO_ROLLOUTS = 8  # a prompt, all of them trained on
 SAMPLED, KEPT = 14, 8  # CoDistill's rollouts of a prompt: written and scored, and trained on
+BUFFERED = 100  # steps whose rows Semi-OPD writes at once, as many together as the cache holds
+USES = (1, 2, 4, 16)  # how often a row of that buffer is trained on
 UPDATE = 3  # forward passes that a forward and a backward pass cost; recomputing activations is left to the MFU
 PAPER_SPEED_UP = 0.18  # of the large model, abstract of arXiv:2605.08873; what is compared there is not said
 
@@ -108,17 +112,17 @@ def rows_at_once(shape: Shape, rows: int, given: Assumptions) -> int:
     return min(rows, given.concurrency, int(cache // (shape.cache_bytes * (PROMPT_TOKENS + COMPLETION_TOKENS))))
 
 
-def generate_seconds(shape: Shape, rollouts: int, given: Assumptions) -> float:
+def generate_seconds(shape: Shape, rollouts: int, given: Assumptions, prompts: int = PROMPTS) -> float:
     """Prefill of every prompt, then one token after another; each reads all weights and the caches of all rows.
 
     A token takes as long as its bytes or its FLOPs do, whichever is longer.
     """
-    rows = PROMPTS * rollouts
+    rows = prompts * rollouts
     together, context = rows_at_once(shape, rows, given), PROMPT_TOKENS + COMPLETION_TOKENS / 2
     read = shape.matrix_parameters * BYTES + together * shape.cache_bytes * context
     computed = together * token_flops(shape, context)
     token = max(read / (BANDWIDTH * given.decode_share), computed / (PEAK_FLOPS * given.mfu))
-    return forward_seconds(shape, PROMPTS, PROMPT_TOKENS, given) + rows / together * COMPLETION_TOKENS * token
+    return forward_seconds(shape, prompts, PROMPT_TOKENS, given) + rows / together * COMPLETION_TOKENS * token
 
 
 def grpo(shape: Shape, given: Assumptions) -> Stages:
@@ -136,6 +140,29 @@ def codistill(shape: Shape, given: Assumptions) -> Stages:
         forward_seconds(shape, PROMPTS * SAMPLED, tokens, given),
         UPDATE * forward_seconds(shape, PROMPTS * KEPT, tokens, given),
     )
+
+
+def opd(given: Assumptions) -> Stages:
+    """The student writes a row a prompt, the teacher scores it, the student trains; its own scores are of that pass."""
+    tokens = PROMPT_TOKENS + COMPLETION_TOKENS
+    return Stages(
+        generate_seconds(SMALL, 1, given),
+        forward_seconds(LARGE, PROMPTS, tokens, given),
+        UPDATE * forward_seconds(SMALL, PROMPTS, tokens, given),
+    )
+
+
+def semi_opd(given: Assumptions, uses: int) -> Stages:
+    """The same, where writing and the teacher's scores are of a buffer whose rows are trained on `uses` times."""
+    rows = PROMPTS * BUFFERED
+    written = generate_seconds(SMALL, 1, replace(given, concurrency=rows), prompts=rows) / BUFFERED
+    live = opd(given)
+    return Stages(written / uses, live.score / uses, live.update)
+
+
+def faster(uses: int) -> "Ratio":
+    """OPD over Semi-OPD: how many times the steps of Semi-OPD are as fast, its buffer counted."""
+    return lambda given: sum(opd(given)) / sum(semi_opd(given, uses))
 
 
 def both(given: Assumptions) -> float:
@@ -222,6 +249,18 @@ def main() -> None:
     ]
     print("\n" + table(("free alone", *RATIOS), rows))
     print("\n" + "; ".join(f"{name} hinges on {hinge(ratio)}" for name, ratio in RATIOS.items()) + ".")
+    named = {"OPD": opd(given)} | {f"Semi-OPD, a row used {uses} x": semi_opd(given, uses) for uses in USES}
+    reached = {f"Semi-OPD, a row used {uses} x": spread(faster(uses)) for uses in USES}
+    rows = [
+        (
+            name,
+            *(f"{seconds:.1f}" for seconds in (*stages, sum(stages))),
+            f"{sum(named['OPD']) / sum(stages):.1f}",
+            " - ".join(f"{value:.1f}" for value in reached.get(name, ())),
+        )
+        for name, stages in named.items()
+    ]
+    print("\n" + table(("", *Stages._fields, "sum", "OPD / this", "all free: min - median - max"), rows))
 
 
 if __name__ == "__main__":
