@@ -4,7 +4,7 @@ import json
 import runpy
 from functools import cache
 from itertools import product
-from math import sqrt
+from math import isnan, nan, sqrt
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -322,6 +322,14 @@ def test_sooner_is_where_both_are_as_good_as_the_worse_of_them_becomes(winner):
     semi = [winner["Point"](*own) for own in ((0.2, 0, 0), (0.6, 2, 0.5), (0.5, 4, 1))]
     # OPD is at 0.6 after 20 s; Semi-OPD after 2 s, and 6 s to fill its buffer, of which it had used a half.
     assert winner["times"](opd, semi, 6.0) == (20 / 8, 20 / 5)
+
+
+def test_nothing_is_sooner_where_one_never_got_better(winner):
+    opd = [winner["Point"](*own) for own in ((0.2, 0, 0), (0.5, 10, 0.5))]
+    sunk = [winner["Point"](*own) for own in ((0.2, 0, 0), (0.1, 2, 0.5))]
+    assert all(map(isnan, winner["times"](opd, sunk, 6.0) + winner["times"](sunk, opd, 6.0)))
+    assert winner["_times"](nan) == "-"
+    assert isnan(winner["_median"]([1.0, nan, 2.0]))
 
 
 def test_a_row_for_each_teacher_and_rank_correlations(winner, tmp_path, capsys):

@@ -41,7 +41,7 @@ class Teacher(NamedTuple):
         semi_opd: the same.
         interval: of their difference, at 95 %.
         sooner: seconds of OPD over those of Semi-OPD, the filling of its buffer included, until both were as good as
-            the worse of them became; the median over seeds.
+            the worse of them became; the median over seeds. NaN where one was never better than at its start.
         sooner_used: the same where the buffer had no more rows than were used until then.
     """
 
@@ -71,12 +71,17 @@ def curve(lines: Sequence[Mapping[str, Any]], steps: int) -> list[Point]:
 
 
 def times(opd: Sequence[Point], semi: Sequence[Point], fill: float) -> tuple[float, float]:
-    """How many times sooner Semi-OPD is as good as the worse of both becomes: with its whole buffer, with rows used."""
+    """How many times sooner Semi-OPD is as good as the worse of both becomes: with its whole buffer, with rows used.
+
+    NaN where the start was not surpassed: there is nothing to be sooner at.
+    """
     target = min(max(point.accuracy for point in opd), max(point.accuracy for point in semi))
+    if target <= max(opd[0].accuracy, semi[0].accuracy):
+        return math.nan, math.nan
     first = next(point for point in opd if point.accuracy >= target)
     second = next(point for point in semi if point.accuracy >= target)
     whole, used = second.seconds + fill, second.seconds + fill * second.share
-    return (first.seconds / whole if whole else math.nan), (first.seconds / used if used else math.nan)
+    return first.seconds / whole, first.seconds / used
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
@@ -112,11 +117,20 @@ def read(comparison: Path, teachers: Path, metric: str) -> list[Teacher]:
                 opd=rows[f"opd_{name}"]["estimate"]["mean"],
                 semi_opd=row["estimate"]["mean"],
                 interval=(of["low"], of["high"]),
-                sooner=median(ratio for ratio, _ in ratios),
-                sooner_used=median(ratio for _, ratio in ratios),
+                sooner=_median([ratio for ratio, _ in ratios]),
+                sooner_used=_median([ratio for _, ratio in ratios]),
             )
         )
     return found
+
+
+def _median(ratios: Sequence[float]) -> float:
+    """The median, NaN where one of them is."""
+    return math.nan if any(map(math.isnan, ratios)) else median(ratios)
+
+
+def _times(ratio: float) -> str:
+    return "-" if math.isnan(ratio) else f"{ratio:.1f} x"
 
 
 def correlations(found: Sequence[Teacher]) -> list[str]:
@@ -152,7 +166,7 @@ def main(
         low, high = own.interval
         print(
             f"| {own.name} | {own.overlap:.2f} | {own.reverse_kl:.2f} | {own.opd:.3f} | {own.semi_opd:.3f} "
-            f"| {own.difference:+.3f} | {low:+.3f} to {high:+.3f} | {own.sooner:.1f} x | {own.sooner_used:.1f} x |"
+            f"| {own.difference:+.3f} | {low:+.3f} to {high:+.3f} | {_times(own.sooner)} | {_times(own.sooner_used)} |"
         )
     print("\n" + "\n".join(correlations(found)))
 
