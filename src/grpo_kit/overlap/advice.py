@@ -39,8 +39,8 @@ def advise(found: Overlap, threshold: float = THRESHOLD) -> Advice:
     """What an overlap speaks for; see `docs/overlap.md` for how far it can be trusted.
 
     High: the student already proposes what the teacher would, so that live rollouts can pay. Low: its first rollouts
-    are as good to learn from and cheaper. Undecided where the interval contains the threshold, and where the overlap is
-    low but the initial student looks weak, for then the offline form is known to fail.
+    are cheaper, and did better in most of the paper's pairs. Undecided where the interval contains the threshold, and
+    where the overlap is low but the initial student looks weak, for then the offline form is known to fail.
     """
     value, low, high = found.overlap.value, found.overlap.low, found.overlap.high
     assert low is not None
@@ -64,8 +64,8 @@ def advise(found: Overlap, threshold: float = THRESHOLD) -> Advice:
         )
         return Advice(choice="undecided", reason=reason, warnings=warnings)
     reason = (
-        f"{below}: rollouts written once by the initial student (Semi-OPD) are as good to learn from as live ones, and "
-        "cheaper."
+        f"{below}: rollouts written once by the initial student (Semi-OPD) are cheaper, and did better in most of the "
+        "paper's pairs."
     )
     return Advice(choice="Semi-OPD", reason=reason, warnings=warnings)
 
