@@ -161,4 +161,5 @@ def _layout(below: str) -> dict[str, Any]:
         "yaxis": axis,
         "legend": {"orientation": "h", "y": 1.03, "yanchor": "bottom", "x": 0, "font": {"size": 11.5}},
         "hoverlabel": {"font": {"family": FONT, "size": 12}},
+        "modebar": {"bgcolor": "rgba(255,255,255,0.8)", "color": "#8a92a0", "activecolor": "#2b303a"},
     }
