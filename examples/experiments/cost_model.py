@@ -249,17 +249,13 @@ def main() -> None:
     ]
     print("\n" + table(("free alone", *RATIOS), rows))
     print("\n" + "; ".join(f"{name} hinges on {hinge(ratio)}" for name, ratio in RATIOS.items()) + ".")
-    named = {"OPD": opd(given)} | {f"Semi-OPD, a row used {uses} x": semi_opd(given, uses) for uses in USES}
-    reached = {f"Semi-OPD, a row used {uses} x": spread(faster(uses)) for uses in USES}
-    rows = [
-        (
-            name,
-            *(f"{seconds:.1f}" for seconds in (*stages, sum(stages))),
-            f"{sum(named['OPD']) / sum(stages):.1f}",
-            " - ".join(f"{value:.1f}" for value in reached.get(name, ())),
-        )
-        for name, stages in named.items()
-    ]
+    live = opd(given)
+    rows = [("OPD", *(f"{seconds:.1f}" for seconds in (*live, sum(live))), "1.0", "")]
+    for uses in USES:
+        stages = semi_opd(given, uses)
+        seconds = (f"{value:.1f}" for value in (*stages, sum(stages), faster(uses)(given)))
+        reached = " - ".join(f"{value:.1f}" for value in spread(faster(uses)))
+        rows.append((f"Semi-OPD, a row used {uses} x", *seconds, reached))
     print("\n" + table(("", *Stages._fields, "sum", "OPD / this", "all free: min - median - max"), rows))
 
 
