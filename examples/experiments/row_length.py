@@ -19,6 +19,7 @@ from torch import Tensor
 
 from grpo_kit import Arithmetic, ImportanceWeight, PolicySpec, TransformersSampler
 from grpo_kit.data import encode_prompts
+from grpo_kit.diagnostics import effective_sample_size
 from grpo_kit.policies import load_policy
 
 LENGTHS = (25, 50, 100, 200, 400, 800, 3200)
@@ -56,7 +57,7 @@ def laid_end_to_end(rows: list[Tensor], length: int, number: int, generator: tor
 
 def kept_and_share(weights: Tensor) -> tuple[float, float]:
     """Mean of the weights, and their effective sample size as a share."""
-    return float(weights.mean()), float(weights.sum() ** 2 / (weights.numel() * (weights**2).sum()))
+    return float(weights.mean()), effective_sample_size(weights, torch.ones_like(weights, dtype=torch.bool))
 
 
 def of_length(log_ratio: Tensor) -> dict[str, tuple[float, float]]:
