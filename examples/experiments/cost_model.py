@@ -250,7 +250,7 @@ def main() -> None:
     print("\n" + table(("free alone", *RATIOS), rows))
     print("\n" + "; ".join(f"{name} hinges on {hinge(ratio)}" for name, ratio in RATIOS.items()) + ".")
     live = opd(given)
-    rows = [("OPD", *(f"{seconds:.1f}" for seconds in (*live, sum(live))), "1.0", "")]
+    rows: list[tuple[str, ...]] = [("OPD", *(f"{seconds:.1f}" for seconds in (*live, sum(live))), "1.0", "")]
     for uses in USES:
         stages = semi_opd(given, uses)
         seconds = (f"{value:.1f}" for value in (*stages, sum(stages), faster(uses)(given)))
