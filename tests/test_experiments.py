@@ -413,3 +413,20 @@ def test_what_corrections_keep_of_rows_whose_ratios_are_known(row_length):
     assert found["prefix, at most 5"] == expected(2, 2, 2, 0.5, 0.25, 0.25, 4, 5, 5, 1, 1, 1)
     assert found["token, at most 2"] == expected(2, 1, 1, 0.5, 0.5, 1, 2, 2, 1, 1, 1, 1)
     assert found[row_length.MIXED] == expected(1, 0.25, 5, 1)  # the large one wrote the first
+    assert found["window of 25, at most 5"] == found["prefix, at most 5"]
+    halves = torch.full((4, 27), 1.0)
+    halves[:, 0] = 0.5
+    assert row_length.of_length(halves.log())["window of 25, at most 5"] == expected(*[0.5] * 25, 1, 1)
+
+
+def test_ratios_are_of_the_reader_over_the_writer(row_length, monkeypatch, capsys):
+    rows = row_length.log_ratios("tiny:small", "tiny:large", questions=8, samples=2)
+    assert all(len(row) for row in rows)
+    assert torch.cat(rows).mean() < 0, "minus the KL"
+    for name, value in {"LENGTHS": (30,), "ROWS": 50}.items():
+        monkeypatch.setitem(row_length.main.__globals__, name, value)
+    row_length.main("tiny:small", "tiny:large", 8, 2)
+    head, _, _, _, line = capsys.readouterr().out.strip().splitlines()
+    assert head.startswith("16 rows of ")
+    assert line.startswith("| 30 | ")
+    assert line.count(" / ") == 6

@@ -45,12 +45,12 @@ def log_ratios(small: str, large: str, questions: int, samples: int) -> list[Ten
     ).take(range(questions))
     rollouts = sampler(prompts, {"small": writer}, torch.Generator().manual_seed(0))
     difference = reader.score_all(rollouts).logprobs - writer.score_all(rollouts).logprobs
-    return [own[counted] for own, counted in zip(difference, rollouts.mask, strict=True)]
+    return [own[counted] for own, counted in zip(difference, rollouts.mask, strict=True) if counted.any()]
 
 
 def laid_end_to_end(rows: list[Tensor], length: int, number: int, generator: torch.Generator) -> Tensor:
     """`number` long rows of `length` tokens, of whole rows drawn with replacement, the last one cut."""
-    shortest = min(len(row) for row in rows if len(row))
+    shortest = min(map(len, rows))
     drawn = torch.randint(len(rows), (number, -(-length // shortest)), generator=generator).tolist()
     return torch.stack([torch.cat([rows[place] for place in places])[:length] for places in drawn])
 

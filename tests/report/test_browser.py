@@ -134,6 +134,36 @@ def test_a_group_called_like_a_template_and_markup_is_shown_as_it_is(browser, tm
         assert name in hovered
 
 
+@pytest.mark.parametrize("name", ["W" * 63, "\u8a55" * 40, "codistill_with_a_name_of_many_small_letters" * 3, "x"])
+def test_no_label_is_cut_and_the_lines_have_room(browser, tmp_path, name):
+    """Narrow ranges far from 0 have the longest numbers."""
+    steps = range(1, 4)
+    lines = [
+        {"step": step, "time/sample": 1.0}
+        | {
+            f"eval/small/pass@{own}": value * (1 + 1e-4 * step)
+            for own, value in enumerate((-0.01234, 123456.0, 2.64e10))
+        }
+        for step in steps
+    ]
+    runs = [run_folder(tmp_path / own, name=own, lines=lines) for own in (name, "other")]
+    report_command(runs, tmp_path / "report.html", Console(quiet=True))
+    with opening(browser, (tmp_path / "report.html").as_uri(), tmp_path / "page.png") as page:
+        draw_all(page)
+        for plot in page.locator(".plot").all():
+            left, right = plot.evaluate(
+                "(own) => [own.getBoundingClientRect().left, own.getBoundingClientRect().right]"
+            )
+            places = plot.locator(".ytick text").evaluate_all(
+                "(all) => all.map((own) => own.getBoundingClientRect().left)"
+            )
+            assert places
+            assert min(places) >= left
+            assert (
+                plot.locator(".plotclip rect").first.evaluate("(own) => own.width.baseVal.value") > (right - left) / 3
+            )
+
+
 def test_filters_reduce_the_rows_as_computed_from_the_file(page, made):
     assert shown(page) == sum(row["step"] == 3 for row in made.rows)  # the last step at first
     choose(page, "filter-step", "all")

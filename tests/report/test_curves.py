@@ -202,6 +202,7 @@ def test_hostile_labels_reach_no_picture(tmp_path):
             text for own in figure["data"] for text in (own["name"], *(own.get("y") or ())) if isinstance(text, str)
         ]
         assert texts
+        texts += [line for text in figure["layout"]["yaxis"].get("ticktext", ()) for line in text.split("<br>")]
         assert not any("<" in text or "\x1b" in text or "\u202e" in text for text in texts)
 
 

@@ -17,11 +17,13 @@ FEW_STEPS = 10
 """With no more steps than these each has its tick."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 GRID = "#e8eaee"
-MARGIN = {"l": 64, "r": 14, "t": 8, "b": 40}
-"""Pixels around a picture. Fixed: plotly's own follow the labels, whose number follows the margins, and with some fonts
-that never comes to rest."""
-LETTER = 7
-"""Pixels of a letter at that size of font, about."""
+MARGIN = {"l": 92, "r": 14, "t": 8, "b": 40}
+"""Pixels around a picture, at the left for nine digits. Fixed: plotly's own follow the labels, whose number follows the
+margins, and with some fonts that never comes to rest."""
+LETTER, WIDE = 8, 13
+"""Pixels of a letter, at most: of most small ones, and of all."""
+LINE = 20
+"""Letters of a group's name before it goes on in a new line."""
 
 
 def plotly_program() -> str:
@@ -84,15 +86,34 @@ def stage_times(groups: Mapping[str, Sequence[Run]]) -> dict[str, Any] | None:
     if not figure.data:
         return None
     figure.update_layout(**_layout("seconds a step (mean)"), barmode="stack", bargap=0.35)
-    left = MARGIN["l"] + LETTER * max(len(one_line(label)) for label in groups)
-    figure.update_layout(height=130 + 46 * len(groups), legend={"traceorder": "normal"}, margin=MARGIN | {"l": left})
-    figure.update_yaxes(autorange="reversed")
+    names = [_lines(label) for label in groups]
+    left = 24 + max(_pixels(line) for lines in names for line in lines)
+    bar = max(46, 22 * max(map(len, names)))
+    figure.update_layout(height=130 + bar * len(groups), legend={"traceorder": "normal"}, margin=MARGIN | {"l": left})
+    figure.update_yaxes(
+        autorange="reversed",
+        tickvals=[shown(label) for label in groups],
+        ticktext=["<br>".join(map(shown, lines)) for lines in names],
+    )
     return figure.to_plotly_json()
 
 
 def shown(text: str) -> str:
     """A name as plotly writes it: visible, and read neither as its markup nor as a template, such as `%{meta}`."""
     return html.escape(one_line(text), quote=False).replace("%{", "%&#123;")
+
+
+def _lines(text: str) -> list[str]:
+    """A name in lines of `LINE` letters."""
+    text = one_line(text)
+    return [text[first : first + LINE] for first in range(0, len(text), LINE)] or [""]
+
+
+def _pixels(text: str) -> int:
+    """No less than the width of a line of a name."""
+    return sum(
+        LETTER if letter.isascii() and letter not in "mw@%&" and not letter.isupper() else WIDE for letter in text
+    )
 
 
 def _stages(runs: Sequence[Run]) -> dict[str, float]:
