@@ -151,6 +151,19 @@ def write(path: Path) -> Buffer:
     return buffer
 
 
+def test_a_writer_killed_while_it_began_its_buffer_leaves_one_that_goes_on(tmp_path, monkeypatch):
+    def killed(unfinished, _):
+        raise KeyboardInterrupt(unfinished)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            begun(tmp_path / "cut")
+    assert [file.name for file in (tmp_path / "cut").iterdir()] == ["buffer.json.unfinished"]
+    assert files(write(tmp_path / "cut")) == files(write(tmp_path / "whole"))
+    assert not list((tmp_path / "cut").rglob("*.unfinished"))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked writer")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_writer_killed_at_any_moment_leaves_a_buffer_that_goes_on_to_the_same_content(tmp_path):

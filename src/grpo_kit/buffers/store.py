@@ -41,8 +41,8 @@ from grpo_kit.signals import Scores
 FORMAT = 1
 """Version of the layout; another one is refused."""
 LOCK = "lock"
-OURS = {LOCK, "rollouts", "scores", "refreshed"}
-"""What may be in a folder before its buffer is begun."""
+OURS = {LOCK, "rollouts", "scores", "refreshed", "buffer.json.unfinished"}
+"""What may be in a folder before its buffer is begun; the last is of a writer that was killed while it began."""
 
 
 @dataclass(frozen=True, slots=True)
