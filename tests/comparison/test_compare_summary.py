@@ -81,6 +81,9 @@ def test_the_filling_of_a_buffer_is_a_part_of_the_cost():
     assert (found["seconds/fill"], found["seconds/total"]) == (3.0, 9.0)
     assert found["tokens/sampled"] == 70
     assert found["flops/small/sample"] == 35.0
+    again = [line | {"sampler/tokens_renewed": 30.0, "flops/small/renew": 2.0} for line in LINES if "time/step" in line]
+    found = cost(again, result)
+    assert (found["tokens/sampled"], found["flops/small/renew"]) == (70 + 30.0 * len(again), 2.0 * len(again))
 
 
 def test_differences_are_paired_and_corrected(tmp_path):

@@ -98,6 +98,7 @@ def test_every_described_metric_is_written(run):
     of_tables = {"skipped", "sampler/groups_kept", "sampler/groups_short", "reward/<learner>/greedy"}
     of_tables |= {"data/pass_rate", "data/seen", "data/effective_prompts", "coefficient/<component>"}
     of_tables |= {"sampler/too_old", "sampler/refreshed", "sampler/buffer_age", "sampler/overlap", "time/renew"}
+    of_tables |= {"sampler/tokens_renewed", "flops/<policy>/renew"}
     of_tables |= {"sampler/synced/<policy>", "sampler/written/<policy>"}
     of_tables |= {"learner/<learner>/<term>/coefficient", "learner/<learner>/<term>/kl"}
     of_tables |= {"learner/<learner>/<term>/log_ratio_of_<teacher>"}

@@ -11,6 +11,7 @@ from buffers.buffering import PROMPTS, SAMPLER, files, filled, policies
 from grpo_kit import Buffer, Mixed, Refresh, Replay, Share, SignalKey
 from grpo_kit.buffers.refresh import in_use
 from grpo_kit.detail import Detail
+from grpo_kit.flops import ModelFlops
 
 DETAILS = {"large": Detail()}
 
@@ -120,6 +121,12 @@ def test_every_so_many_steps_the_present_student_writes_and_the_teacher_scores(t
     assert [one["sampler/refreshed"] for one in metrics] == [0, 0, 1, 0, 1]
     assert [one["sampler/buffer_age"] for one in metrics] == [0, 1, 0, 1, 0]
     assert [one.rollouts.behavior.writers[0].version for one in found] == [0, 0, 2, 2, 4]
+    rows, _ = in_use(part.buffer).take(PROMPTS.take(range(len(PROMPTS))), torch.device("cpu"))
+    assert metrics[4]["sampler/tokens_renewed"] == int(rows.mask.sum())
+    assert metrics[4]["flops/small/renew"] == ModelFlops.of(own["small"].model).sample(rows, "small")
+    assert metrics[4]["flops/large/renew"] == pytest.approx(ModelFlops.of(own["large"].model).score(rows))
+    assert [one["sampler/tokens_renewed"] > 0 for one in metrics] == [False, False, True, False, True]
+    assert [sum(key.startswith("flops/") for key in one) for one in metrics] == [0, 0, 2, 0, 2]
     assert [name for name in files(buffer) if "refreshed" not in name] == before  # other runs still find these
     assert in_use(part.buffer).path.name == "step-5"
     assert len(list((tmp_path / "b" / "refreshed").glob("*/step-*"))) == 1  # what was replaced is gone
@@ -149,6 +156,9 @@ def test_the_buffer_is_written_anew_when_the_overlap_has_fallen(below, tmp_path)
     checked = [step for step, one in enumerate(metrics, 1) if "sampler/overlap" in one]
     assert checked == [4, 7]
     assert 0.01 < metrics[3]["sampler/overlap"] < 1
+    looked = [one["sampler/tokens_renewed"] for one in metrics]
+    assert [tokens > 0 for tokens in looked] == [step in checked for step in range(1, 8)]
+    assert metrics[3]["flops/small/renew"] > 0 < metrics[3]["flops/large/renew"], "looking at the overlap is a cost"
     assert [one["sampler/refreshed"] for one in metrics] == [
         float(step in checked and below == 1) for step in range(1, 8)
     ]

@@ -11,6 +11,7 @@ import torch
 from pydantic import Field, model_validator
 
 from grpo_kit.batch import Rollouts
+from grpo_kit.buffers.cost import Cost
 from grpo_kit.buffers.fill import fill
 from grpo_kit.buffers.fingerprints import parameters_of, rollout_identity, score_identity
 from grpo_kit.buffers.shards import release
@@ -116,7 +117,7 @@ def renew(
     prompts: PromptSet,
     details: Mapping[str, Detail],
 ) -> dict[str, float]:
-    """Before a step: write a replay sampler's buffer anew where that is due; metrics of it.
+    """Before a step: write a replay sampler's buffer anew where that is due; metrics of it, its cost included.
 
     The rows that the initial policies wrote stay where they are. New ones are in a folder of the run's own below, whole
     before they are used; those they replace are removed. A step that is not later than the last begins another run.
@@ -124,7 +125,7 @@ def renew(
     run = _RUNS.get(sampler.buffer)
     if run is None or step <= run.step:
         run = _RUNS[sampler.buffer] = _Run(name=uuid4().hex[:8], step=step, folder=Path(sampler.buffer))
-    run.step, metrics = step, dict[str, float]()
+    run.step, metrics, cost = step, dict[str, float](), Cost()
     if settings.every is not None:
         due = step > 1 and (step - 1) % settings.every == 0
     else:
@@ -132,11 +133,16 @@ def renew(
         assert settings.check_every is not None
         due = step > 1 and (step - 1) % settings.check_every == 0
         if due:
-            metrics["sampler/overlap"] = _overlap(sampler, step, policies, prompts, details)
+            metrics["sampler/overlap"] = _overlap(sampler, step, policies, prompts, details, cost)
             due = metrics["sampler/overlap"] < settings.overlap_below
     if due:
-        _write(sampler, run, step, policies, prompts, details)
-    return metrics | {"sampler/refreshed": float(due), "sampler/buffer_age": float(step - max(1, run.written))}
+        _write(sampler, run, step, policies, prompts, details, cost)
+    metrics |= {f"flops/{policy}/renew": flops for policy, flops in cost.by_policy().items()}
+    return metrics | {
+        "sampler/refreshed": float(due),
+        "sampler/buffer_age": float(step - max(1, run.written)),
+        "sampler/tokens_renewed": float(cost.tokens),
+    }
 
 
 def is_frozen(policy: Policy | None) -> bool:
@@ -151,6 +157,7 @@ def _write(
     policies: Mapping[str, Policy],
     prompts: PromptSet,
     details: Mapping[str, Detail],
+    cost: Cost,
 ) -> None:
     before, weights = run.folder, {name: parameters_of(policies[name]) for name in sampler.reads}
     scored = {name: detail for name, detail in details.items() if detail.storable}
@@ -174,6 +181,7 @@ def _write(
     )
     _bring_up_to_date(sampler, policies, prompts, details)
     fill(buffer, sampler.of, prompts, policies, scored, seed=seed, max_gib=sampler.max_gib)
+    cost.add_buffer(buffer, prompts, policies, scored)
     run.folder, run.written = buffer.path, step
     if before != Path(sampler.buffer) and not run.held:
         release()
@@ -190,7 +198,12 @@ def _bring_up_to_date(
 
 
 def _overlap(
-    sampler: Any, step: int, policies: Mapping[str, Policy], prompts: PromptSet, details: Mapping[str, Detail]
+    sampler: Any,
+    step: int,
+    policies: Mapping[str, Policy],
+    prompts: PromptSet,
+    details: Mapping[str, Detail],
+    cost: Cost,
 ) -> float:
     """The lowest overlap of the policy that learns with a teacher, on rows that it writes now."""
     few = prompts.take(range(min(len(prompts), sampler.prompts_per_shard)))
@@ -205,5 +218,6 @@ def _overlap(
             "sampler.refresh.overlap_below: no policy that learns writes here, or nothing reads a teacher. Use every"
         )
     student = learning[0]
+    cost.add(rollouts, policies, (scored for teacher in details for scored in (student.name, teacher)))
     k = tokens_compared(student.vocabulary)
     return min(float(measure(student, policies[name], rollouts, k).values.overlap.mean()) for name in details)

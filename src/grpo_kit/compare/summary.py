@@ -95,7 +95,7 @@ def areas(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def cost(lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, float]:
     """What a run took: `seconds/*`, `tokens/*`, `updates/*` and `flops/*`; the filling of its buffer included."""
-    found = {"seconds/total": 0.0}
+    found, renewed = {"seconds/total": 0.0}, 0.0
     steps = [line for line in lines if "time/step" in line]
     for line in steps:
         for key, value in line.items():
@@ -105,6 +105,8 @@ def cost(lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[
                 _add(found, key, value)
             elif key == "sampler/tokens":
                 _add(found, "tokens/sampled", line["time/tokens_per_second"] * line["time/sample"])
+            elif key == "sampler/tokens_renewed":
+                renewed += value
             elif match := re.fullmatch(r"learner/([^/]+)/tokens", key):
                 _add(found, f"tokens/trained/{match[1]}", value)
         found["seconds/total"] += line["time/step"]
@@ -114,7 +116,7 @@ def cost(lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[
     if filled := result["seconds"]["fill"]:
         found["seconds/fill"] = filled
         found["seconds/total"] += filled
-        found["tokens/sampled"] = float(result["tokens_filled"])  # rows of a buffer are not sampled again
+        found["tokens/sampled"] = result["tokens_filled"] + renewed  # rows of a buffer are not sampled again
         for key, value in result["flops"].items():
             _add(found, f"flops/{key}", value)
     return found

@@ -11,16 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
-from grpo_kit.buffers import Buffer
+from grpo_kit.buffers import Buffer, Cost
 from grpo_kit.commands.consoles import quiet_console
 from grpo_kit.compare.jobs import RESULT, Job
 from grpo_kit.compare.ready import held_out_questions
 from grpo_kit.data import PromptSet
 from grpo_kit.disk import write_text
-from grpo_kit.flops import ModelFlops
 from grpo_kit.policies import Policy
 from grpo_kit.recipe import Recipe
 from grpo_kit.run.buffering import fill_buffer, idle_policies, kept_details
@@ -92,29 +90,15 @@ def _fill(recipe: Recipe, inputs: Inputs, folder: Path, console: Console) -> boo
     try:
         whole = fill_buffer(recipe, inputs, policies, console=console, interrupt=Interrupt())
         seconds = time.perf_counter() - began + before.get("seconds", 0.0)
-        cost = _cost(recipe, inputs, policies) if whole else {}
+        cost = Cost()
+        if whole:
+            assert isinstance(recipe.sampler, Replay)
+            cost.add_buffer(Buffer(Path(recipe.sampler.buffer)), inputs.prompts, policies, kept_details(recipe))
     finally:
         close_all(policies)
-    write_text(folder / FILLED, json.dumps({"whole": whole, "seconds": seconds, **cost}))
+    flops = {f"{policy}/{stage}": count for (policy, stage), count in cost.flops.items()}
+    write_text(folder / FILLED, json.dumps({"whole": whole, "seconds": seconds, "tokens": cost.tokens, "flops": flops}))
     return whole
-
-
-def _cost(recipe: Recipe, inputs: Inputs, policies: Mapping[str, Policy]) -> dict[str, Any]:
-    """Tokens of a whole buffer and the FLOPs that went into them."""
-    assert isinstance(recipe.sampler, Replay)
-    buffer, flops, tokens = Buffer(Path(recipe.sampler.buffer)), dict[str, float](), 0
-    wanted = recipe.sampler.prompts or len(inputs.prompts)
-    for first in range(0, wanted, 64):
-        prompts = inputs.prompts.take(range(first, min(first + 64, wanted)))
-        rollouts, _ = buffer.take(prompts, torch.device("cpu"), [])
-        tokens += int(rollouts.mask.sum())
-        for name in {own.policy for own in rollouts.behavior.writers} if rollouts.behavior else ():
-            cost = ModelFlops.of(policies[name].model).sample(rollouts, name)
-            flops[f"{name}/sample"] = flops.get(f"{name}/sample", 0.0) + cost
-        for name in kept_details(recipe):
-            cost = ModelFlops.of(policies[name].model).score(rollouts)
-            flops[f"{name}/score"] = flops.get(f"{name}/score", 0.0) + cost
-    return {"tokens": tokens, "flops": flops}
 
 
 def _json(file: Path) -> dict[str, Any]:
