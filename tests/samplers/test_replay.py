@@ -156,9 +156,16 @@ def test_the_buffer_is_written_anew_when_the_overlap_has_fallen(below, tmp_path)
     checked = [step for step, one in enumerate(metrics, 1) if "sampler/overlap" in one]
     assert checked == [4, 7]
     assert 0.01 < metrics[3]["sampler/overlap"] < 1
-    looked = [one["sampler/tokens_renewed"] for one in metrics]
-    assert [tokens > 0 for tokens in looked] == [step in checked for step in range(1, 8)]
-    assert metrics[3]["flops/small/renew"] > 0 < metrics[3]["flops/large/renew"], "looking at the overlap is a cost"
+    few = PROMPTS.take(range(part.prompts_per_shard))
+    looked = part.of(few, own, torch.Generator().manual_seed(part.seed + 1009 * 7))
+    written = [in_use(part.buffer).take(PROMPTS.take(range(12)), torch.device("cpu"))[0]] if below == 1 else []
+    last, flops = [looked, *written], {name: ModelFlops.of(own[name].model) for name in own}
+    assert metrics[6]["sampler/tokens_renewed"] == sum(int(rows.mask.sum()) for rows in last)
+    assert metrics[6]["flops/small/renew"] == pytest.approx(
+        sum(flops["small"].sample(rows, "small") for rows in last) + flops["small"].score(looked)
+    )
+    assert metrics[6]["flops/large/renew"] == pytest.approx(sum(flops["large"].score(rows) for rows in last))
+    assert [one["sampler/tokens_renewed"] > 0 for one in metrics] == [step in checked for step in range(1, 8)]
     assert [one["sampler/refreshed"] for one in metrics] == [
         float(step in checked and below == 1) for step in range(1, 8)
     ]

@@ -11,9 +11,6 @@ from grpo_kit.data import PromptSet
 from grpo_kit.flops import ModelFlops
 from grpo_kit.policies import Policy
 
-AT_ONCE = 64
-"""Prompts whose rows are read together."""
-
 
 @dataclass(kw_only=True, slots=True)
 class Cost:
@@ -38,10 +35,10 @@ class Cost:
     def add_buffer(
         self, buffer: Buffer, prompts: PromptSet, policies: Mapping[str, Policy], scored: Iterable[str]
     ) -> None:
-        """Add all rows of a whole buffer; see `add`."""
-        scored = tuple(scored)
-        for first in range(0, len(prompts), AT_ONCE):
-            some = prompts.take(range(first, min(first + AT_ONCE, len(prompts))))
+        """Add all rows of a whole buffer, shard after shard; see `add`."""
+        scored, each = tuple(scored), buffer.prompts_per_shard
+        for first in range(0, len(prompts), each):
+            some = prompts.take(range(first, min(first + each, len(prompts))))
             rollouts, _ = buffer.take(some, torch.device("cpu"), ())
             self.add(rollouts, policies, scored)
 
